@@ -1,0 +1,122 @@
+/*
+ * http.h - one HTTP request and its answer, between the acceptor and the rest.
+ *
+ * Callers:  the acceptor makes exchanges; handlers read the request, fill the
+ *           reply and send it.
+ * Threads:  http_exchange_send may be called from any thread; before that, an
+ *           exchange has one owner at a time (loop -> queue -> worker -> loop).
+ * Memory:   the request's slices live as long as the exchange. After
+ *           http_exchange_send the exchange is the acceptor's again.
+ * Limits:   header, target, body and all bodies together, as configured.
+ */
+#ifndef HOLDFAST_HTTP_H
+#define HOLDFAST_HTTP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "holdfast/assert.h"
+#include "holdfast/buf.h"
+#include "holdfast/clock.h"
+#include "holdfast/config.h"
+#include "holdfast/slice.h"
+#include "holdfast/status.h"
+
+enum http_method { HTTP_METHOD_GET, HTTP_METHOD_HEAD, HTTP_METHOD_POST, HTTP_METHOD_PUT,
+                   HTTP_METHOD_PATCH, HTTP_METHOD_DELETE, HTTP_METHOD_OPTIONS };
+
+#define HTTP_ADDRESS_BYTES 46
+#define HTTP_REQUEST_ID_BYTES 65
+
+struct http_request {
+    enum http_method method;
+    struct slice     target; /* as sent: path and query */
+    struct slice     path;   /* up to the '?' */
+    struct slice     query;  /* after the '?', or empty */
+    struct slice     body;
+    /* The headers that somebody reads; empty when absent. */
+    struct slice authorization, content_type, idempotency_key, traceparent, if_none_match,
+                 accept_encoding, forwarded_for, user_agent, last_event_id, api_key, signature;
+    char             peer[HTTP_ADDRESS_BYTES];          /* address of the socket's other end */
+    char             request_id[HTTP_REQUEST_ID_BYTES]; /* theirs if it was sane, else made here */
+    struct mono_time received;                          /* when the last byte came */
+};
+
+/* A body shared by many answers (a seat map): counted, freed by the last. */
+struct http_body {
+    atomic_int refs;
+    size_t     len;
+    char       bytes[];
+};
+struct http_body *http_body_new(const void *bytes, size_t len); /* one reference; NULL: no memory */
+struct http_body *http_body_get(struct http_body *body);
+void http_body_put(struct http_body *body);
+
+struct http_reply {
+    int               status;
+    const char       *content_type; /* static text, or NULL for no body */
+    struct buf        headers;      /* further header lines, each ending in CRLF */
+    struct buf        body;         /* the body, unless `shared` is set */
+    struct http_body *shared;       /* takes one reference */
+    bool              close;        /* Connection: close after this answer */
+};
+
+struct http_exchange {
+    struct http_request request;
+    struct http_reply   reply;
+    void               *user;       /* the handler's own; see user_free */
+    void              (*user_free)(void *user); /* called when the exchange ends; may be NULL */
+    /* the acceptor's own fields follow in its private struct */
+};
+
+/*
+ * Adds "Name: value" to the reply. `name` is a literal; CR and LF in value
+ * become spaces.
+ */
+void http_reply_header(struct http_reply *reply, const char *name, struct slice value);
+
+/*
+ * Sends the reply: takes the exchange. Adds Content-Length, Content-Type, Date,
+ * X-Request-Id, X-Holdfast-Node and Connection. Answers of one connection leave
+ * in the order of its requests. Exactly once per exchange, from any thread.
+ */
+void http_exchange_send(struct http_exchange *exchange);
+
+/* What the acceptor asks of the rest of the server. Both run on a loop thread and must not block. */
+struct http_handler {
+    void *context;
+    /* Takes the exchange; must lead to exactly one http_exchange_send. */
+    void (*handle)(void *context, struct http_exchange *exchange);
+    /* The body limit of a route, asked when the header is complete. */
+    size_t (*body_max)(void *context, enum http_method method, struct slice path);
+    /*
+     * Fills exchange->reply with the problem document for an error found by the
+     * acceptor itself (bad syntax, limits, timeouts); the acceptor sends it.
+     */
+    void (*refuse)(void *context, struct http_exchange *exchange, enum hf_status status,
+                   const char *detail);
+};
+
+struct acceptor; /* opaque: the loops and their listeners */
+
+/*
+ * Binds `config->listen` on `config->loops` loops (SO_REUSEPORT) and starts their
+ * threads. `config` and `handler` must outlive the acceptor. NULL: error says why.
+ */
+struct acceptor *acceptor_start(const struct config *config, const struct http_handler *handler,
+                                const char *node_id, char *error, size_t error_bytes);
+
+/* "127.0.0.1:43210": the address bound, with its true port. */
+const char *acceptor_address(const struct acceptor *acceptor);
+
+/* From now on every answer carries Connection: close; the node still accepts. Any thread. */
+void acceptor_drain_begin(struct acceptor *acceptor);
+/* Takes in what already waits in the accept queue, then closes the listeners; idle connections close. */
+void acceptor_drain_close(struct acceptor *acceptor);
+/* Connections still open. */
+int64_t acceptor_connections(const struct acceptor *acceptor);
+/* Closes everything at once, joins the loops, frees; *acceptor becomes NULL. No exchange may be outstanding. */
+void acceptor_stop(struct acceptor **acceptor);
+
+#endif
