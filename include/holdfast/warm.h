@@ -1,0 +1,75 @@
+/*
+ * warm.h - Redis, shared by the nodes, never trusted to refuse or to grant.
+ *
+ * A struct warm is one synchronous connection, used by one thread at a time.
+ * Every wait is bounded by redis_timeout_ms; after a timeout the connection is
+ * dropped. Absent, slow or wrong, Redis costs time only: each function that
+ * can't do its work says so and the caller goes on without it.
+ *
+ * Keys, one hash tag per event (src/warm/keys.c is the only place that builds them):
+ *   holdfast:{org:<org>:event:<event>}:seat:<seat>      STRING, JSON, TTL = hold + 60 s
+ *   holdfast:{org:<org>:event:<event>}:seat_holds       ZSET "<seat>:<hold>:<user>", score Unix ms
+ *   holdfast:{org:<org>:event:<event>}:hold:<id>:meta   HASH
+ */
+#ifndef HOLDFAST_WARM_H
+#define HOLDFAST_WARM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "holdfast/assert.h"
+#include "holdfast/clock.h"
+#include "holdfast/config.h"
+#include "holdfast/ids.h"
+#include "holdfast/slice.h"
+
+struct warm; /* opaque */
+
+/* NULL: no memory. With an empty redis_url every call is a no-op that says "off". */
+struct warm *warm_new(const struct config *config);
+void warm_free(struct warm **warm);
+bool warm_is_on(const struct warm *warm);
+/* True when the last use worked (or Redis is off). */
+bool warm_is_up(const struct warm *warm);
+/* PINGs; only a reply proves health. */
+bool warm_ping(struct warm *warm);
+
+/* One seat of a hold as the warm tier keeps it. Borrowed for the call. */
+struct warm_hold {
+    struct slice   org, event, seat, user, cart_token, source;
+    struct uuid    hold_id;
+    struct db_time held_at, held_until;
+    int64_t        version;    /* 0 before the commit */
+    int64_t        ttl_ms;     /* from now to held_until; the key lives 60 s longer */
+};
+
+/*
+ * Step "lock": pipelines SET NX PX for each seat. lost[i] becomes true where the key was there
+ * already: a hint, never an answer. False: Redis did not answer; lost[] is all false.
+ */
+bool warm_lock(struct warm *warm, const struct warm_hold *holds, int count, bool *lost);
+
+/*
+ * After the commit: writes the true value of each seat's key (script: replaces unless the key has this
+ * hold's id and a newer version), the ZSET member and the hold's meta. Sends without
+ * waiting for the replies; warm_collect reads them. False: not sent.
+ */
+bool warm_put(struct warm *warm, const struct warm_hold *holds, int count);
+
+/*
+ * After a release, a sale, or a failed transaction: removes key, ZSET member and meta of
+ * each seat, if the key still has this hold's id (script). Sends without waiting.
+ */
+bool warm_remove(struct warm *warm, const struct warm_hold *holds, int count);
+
+/* Reads the replies that are still due. False: Redis failed. */
+bool warm_collect(struct warm *warm);
+
+/* GET of one seat's key for a read. True: *json_out (caller frees with free()) has the value. */
+bool warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
+                   char **json_out, size_t *json_len);
+
+/* ZCARD of the event's holds; -1: not known. */
+int64_t warm_count(struct warm *warm, struct slice org, struct slice event);
+
+#endif
