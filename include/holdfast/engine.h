@@ -1,0 +1,74 @@
+/*
+ * engine.h - ops in, committed changes out: hot check, batches, settle, answer.
+ *
+ * The way of one op: engine_submit asks memory and claims seats (refused, parked,
+ * or on to the queue) -> a worker takes all that waits as one batch -> Redis lock
+ * -> one transaction -> settle memory, tell the map -> finish and send.
+ *
+ * Threads:  engine_submit from any thread, never blocks on I/O.
+ * Limits:   queue_max waiting ops; past it HF_OVERLOADED at once. No op waits
+ *           longer than its deadline for an answer.
+ */
+#ifndef HOLDFAST_ENGINE_H
+#define HOLDFAST_ENGINE_H
+
+#include "holdfast/clock.h"
+#include "holdfast/cold.h"
+#include "holdfast/config.h"
+#include "holdfast/events.h"
+#include "holdfast/hot_table.h"
+#include "holdfast/op.h"
+#include "holdfast/seat_map.h"
+#include "holdfast/warm.h"
+
+/* What the rooms of a node share; all outlive the engine. */
+struct node {
+    const struct config *config;
+    char                 id[ID_BYTES_MAX + 1];
+    struct db_clock     *clock;
+    struct hot_table    *hot;
+    struct events       *events;
+    struct seat_maps    *maps;
+    struct pg_identity  *identity;
+    struct engine       *engine;
+    struct desk         *desk;
+};
+
+struct engine; /* opaque */
+
+/* Starts config->workers threads. NULL: no memory or no thread. */
+struct engine *engine_start(struct node *node);
+/* Takes the op. Leads to exactly one finish (or replay) and send. */
+void engine_submit(struct engine *engine, struct op *op);
+/* Ops that were submitted and not answered yet. */
+int64_t engine_outstanding(struct engine *engine);
+/* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL. */
+void engine_stop(struct engine **engine, struct mono_time deadline);
+/* True while the last use of Postgres / Redis by a worker worked. For /ready. */
+bool engine_store_is_up(const struct engine *engine);
+bool engine_warm_is_up(const struct engine *engine);
+/* Workers plan their statements anew before the next batch (after an import). */
+void engine_replan(struct engine *engine);
+
+/* --- reading holds, for the desk ----------------------------------------- */
+
+/*
+ * Builds the view of one hold from the rows of read_holds (rows first..last-1).
+ * NULL: no memory. The view lives in `arena`.
+ */
+struct hold_view *hold_view_from_rows(struct arena *arena, const struct pg_result *rows, int first,
+                                      int last);
+
+/* --- news for memory ------------------------------------------------------ */
+
+/* One seat as a committed statement returned it. Slices are borrowed. */
+struct seat_news {
+    struct slice     org, event, seat;
+    struct seat_view view;
+    struct slice     hold_user; /* empty: nobody */
+};
+
+/* Tells hot table and map of committed changes made outside the engine (block, import, removal). */
+void engine_tell(struct node *node, const struct seat_news *news, int count, struct mono_time began);
+
+#endif

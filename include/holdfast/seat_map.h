@@ -1,0 +1,76 @@
+/*
+ * seat_map.h - the seat map of events, ready to send.
+ *
+ * Per event: its seats in display order (section, row, number) as Postgres had them,
+ * moved forward by every committed change of this node, with a position that counts
+ * changes. A map's public version is "<boot>-<position>": opaque, only this node and
+ * start can tell a difference by it. While other nodes are alive the map is compared
+ * with Postgres again when it is older than map_fresh_us, and what differs counts as a change.
+ *
+ * A body (and its gzip) is rendered once per position and shared by all readers.
+ *
+ * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
+ *           the caller between seat_map_want and seat_map_load.
+ * Limits:   maps_max events; the one longest unused goes.
+ */
+#ifndef HOLDFAST_SEAT_MAP_H
+#define HOLDFAST_SEAT_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "holdfast/clock.h"
+#include "holdfast/hot_table.h"
+#include "holdfast/slice.h"
+
+struct http_body;
+struct seat_maps; /* opaque */
+struct pg_result;
+
+struct seat_maps *seat_maps_new(int maps_max);
+void seat_maps_free(struct seat_maps **maps);
+
+/* A committed change of one seat. Ignored for events whose map is not in memory, and for older versions. */
+void seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat, const struct seat_view *view);
+/* Seats were added, changed in their attributes or removed, or an area's numbers moved: load anew at the next reading. */
+void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event);
+/* Area counts moved by a committed change. */
+void seat_maps_area(struct seat_maps *maps, struct slice org, struct slice event, struct slice area,
+                    int64_t held, int64_t sold, int64_t version);
+/* Everything is void (another server answers now). */
+void seat_maps_forget(struct seat_maps *maps);
+
+enum seat_map_answer {
+    SEAT_MAP_BODY,        /* *body (one reference) is the answer */
+    SEAT_MAP_NOT_MODIFIED,/* the client's If-None-Match is still true */
+    SEAT_MAP_LOAD         /* not in memory, or too old: load it (see seat_map_load), then ask again */
+};
+
+struct seat_map_request {
+    struct slice     org, event;
+    struct slice     since;         /* empty: the whole map */
+    struct slice     if_none_match; /* empty: none */
+    bool             gzip;          /* the client takes it */
+    struct db_time   now;           /* database clock: what is over shows as available */
+    struct mono_time fresh_since;   /* a map that rests on an older read must be loaded; 0: any age */
+};
+
+struct seat_map_reply {
+    struct http_body *body;    /* one reference, the caller's */
+    bool              gzip;    /* body is gzip */
+    char              etag[96]; /* W/"<event>-<version>" */
+};
+
+enum seat_map_answer seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
+                                   struct seat_map_reply *reply);
+
+/*
+ * Takes in the rows of read_seat_map and read_areas, read in that order by a read that began at
+ * `began`; seats that this node has moved past meanwhile stay ahead (versions only go forward).
+ * False: no memory.
+ */
+bool seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,
+                    const struct pg_result *seats, const struct pg_result *areas,
+                    struct mono_time began);
+
+#endif
