@@ -1,0 +1,131 @@
+/*
+ * clock.c - this machine's steady clock, and the estimate of the database's.
+ *
+ * A round trip tells: when the middle of it was here, it was `theirs` there,
+ * give or take half of the round trip. Of the last eight the fastest is
+ * believed, since the slow ones were slow for a reason that is seldom
+ * symmetric; the older seven only wait for being the fastest of what is left.
+ */
+#include "holdfast/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base_internal.h"
+#include "holdfast/assert.h"
+#include "holdfast/lock.h"
+
+#define SAMPLES_MAX 8
+
+struct sample {
+    int64_t offset_us; /* database's clock minus ours */
+    int64_t error_us;  /* half of the round trip, rounded up */
+};
+
+struct db_clock {
+    struct lock lock; /* rank CLOCK */
+
+    /* guarded by lock */
+    struct sample samples[SAMPLES_MAX]; /* a ring */
+    unsigned      count;                /* of samples, up to SAMPLES_MAX */
+    unsigned      next;                 /* where the next one goes */
+    struct sample best;                 /* the fastest of them; valid if count > 0 */
+};
+
+static int64_t
+clock_us(clockid_t id)
+{
+    struct timespec ts;
+
+    hf_must(clock_gettime(id, &ts));
+    return (int64_t)ts.tv_sec * TIME_US_PER_S + ts.tv_nsec / 1000;
+}
+
+int64_t
+wall_clock_us(void)
+{
+    return clock_us(CLOCK_REALTIME);
+}
+
+/* BOOTTIME goes on while the machine is suspended: a hold's time does too. */
+struct mono_time
+mono_now(void)
+{
+    return (struct mono_time){ clock_us(CLOCK_BOOTTIME) };
+}
+
+struct db_clock *
+db_clock_new(void)
+{
+    struct db_clock *clock = calloc(1, sizeof(*clock));
+
+    if (clock != NULL)
+        lock_init(&clock->lock, LOCK_CLOCK);
+    return clock;
+}
+
+void
+db_clock_free(struct db_clock **clock)
+{
+    if (*clock == NULL)
+        return;
+    lock_fini(&(*clock)->lock);
+    free(*clock);
+    *clock = NULL;
+}
+
+static struct sample
+fastest_locked(const struct db_clock *clock)
+{
+    struct sample best = clock->samples[0];
+
+    for (unsigned i = 1; i < clock->count; i++) {
+        if (clock->samples[i].error_us < best.error_us)
+            best = clock->samples[i];
+    }
+    return best;
+}
+
+void
+db_clock_observe(struct db_clock *clock, struct mono_time sent, struct mono_time received,
+                 struct db_time theirs)
+{
+    hf_assert(sent.us <= received.us);
+    int64_t trip_us = received.us - sent.us;
+    struct sample sample = { .offset_us = theirs.us - (sent.us + trip_us / 2),
+                             .error_us = (trip_us + 1) / 2 };
+
+    lock_take(&clock->lock);
+    clock->samples[clock->next] = sample;
+    clock->next = (clock->next + 1) % SAMPLES_MAX;
+    if (clock->count < SAMPLES_MAX)
+        clock->count++;
+    clock->best = fastest_locked(clock);
+    lock_drop(&clock->lock);
+}
+
+void
+db_clock_reset(struct db_clock *clock)
+{
+    lock_take(&clock->lock);
+    clock->count = 0;
+    clock->next = 0;
+    lock_drop(&clock->lock);
+}
+
+bool
+db_clock_read(struct db_clock *clock, struct mono_time now, struct db_time *time,
+              int64_t *error_us)
+{
+    lock_take(&clock->lock);
+    bool known = clock->count > 0;
+    struct sample best = clock->best;
+    lock_drop(&clock->lock);
+
+    if (!known)
+        return false;
+    time->us = now.us + best.offset_us;
+    *error_us = best.error_us;
+    return true;
+}
