@@ -1,0 +1,30 @@
+"""Waiting for what is to happen, and making many things happen at once."""
+
+import concurrent.futures
+import threading
+import time
+
+
+def wait_until(predicate, timeout=5.0, every=0.02, what=None):
+    """Polls until `predicate()` is true, and returns what it returned. AssertionError after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        result = predicate()
+        if result:
+            return result
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout} s: {what or getattr(predicate, '__name__', predicate)}; "
+                                 f"last answer: {result!r}")
+        time.sleep(every)
+
+
+def at_once(count, function):
+    """Calls function(0), ..., function(count - 1) on threads that start together; their results in order."""
+    barrier = threading.Barrier(count)
+
+    def one(index):
+        barrier.wait(30)
+        return function(index)
+
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return [future.result() for future in [pool.submit(one, index) for index in range(count)]]
