@@ -1,0 +1,217 @@
+/*
+ * api_internal.h - what the files of this room share: one call, its route, its helpers.
+ *
+ * The way of one call, in the order the code runs:
+ *   api.c      counts it against the limits, finds its route, asks who it is,
+ *              checks ids of the path, the Content-Type and the Idempotency-Key
+ *   <handler>  reads query and body, then answers, or hands over to engine or desk
+ *   respond.c  writes status, headers, body; keeps the answer for a key; sends
+ *
+ * A handler runs on a loop thread and must not block. It leads to exactly one
+ * respond_...(), at once or from another thread; after that the call is gone.
+ *
+ * Memory:  a call lives in its own arena, from the first line of api.c until the
+ *          acceptor is through with the exchange. Everything that is allocated in
+ *          call->arena, and every slice of the request, lives as long.
+ * Threads: a call has one owner at a time.
+ */
+#ifndef HOLDFAST_API_INTERNAL_H
+#define HOLDFAST_API_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "holdfast/api.h"
+#include "holdfast/arena.h"
+#include "holdfast/desk.h"
+#include "holdfast/engine.h"
+#include "holdfast/http.h"
+#include "holdfast/ids.h"
+#include "holdfast/rate_limit.h"
+#include "holdfast/slice.h"
+#include "holdfast/status.h"
+#include "holdfast/token.h"
+
+#include "respond.h"
+
+struct cJSON;
+struct api_call;
+
+/* --- routes (routes.c) --------------------------------------------------- */
+
+enum route_access {
+    ACCESS_OPEN,  /* no token is looked at */
+    ACCESS_TOKEN, /* any valid token */
+    ACCESS_ADMIN  /* role admin */
+};
+
+enum route_limit {
+    LIMIT_NONE,    /* probes and pages of the node itself */
+    LIMIT_GENERAL,
+    LIMIT_HOLD,    /* shares the hold limit */
+    LIMIT_MAP      /* a seat map: its event counts as a map */
+};
+
+enum route_body {
+    BODY_NONE, /* a body is ignored */
+    BODY_JSON, /* application/json, at most body_max */
+    BODY_CSV   /* text/csv, at most import_body_max */
+};
+
+typedef void api_handler(struct api *api, struct api_call *call);
+
+struct route {
+    enum http_method  method;  /* a GET serves HEAD too */
+    const char       *pattern; /* "/api/events/{event}/seats/{seat}" */
+    enum route_access access;
+    enum route_limit  limit;
+    enum route_body   body;
+    api_handler      *handler;
+    const char       *name;    /* static label of metrics and logs */
+};
+
+extern const struct route routes[];
+extern const int          route_count;
+
+#define ROUTE_SEGMENTS_MAX 8
+#define ROUTE_PARAMS_MAX   3
+
+struct route_param {
+    struct slice name;  /* "event" */
+    struct slice value; /* decoded */
+};
+
+struct route_match {
+    const struct route *route;  /* NULL: nothing here, or not for this method */
+    unsigned            allow;  /* bit 1u << method for each method that this path takes */
+    int                 param_count;
+    struct route_param  params[ROUTE_PARAMS_MAX];
+};
+
+/* Finds the route of `path`; decoded text is allocated in `arena`. False: no memory. */
+HF_MUST_CHECK bool route_find(struct arena *arena, enum http_method method, struct slice path,
+                              struct route_match *match);
+
+/* --- the server and one call --------------------------------------------- */
+
+struct api {
+    struct node           *node;
+    struct token_verifier *verifier;
+    struct rate_limiter   *limiter;
+    struct proxy_list     *proxies;
+    _Atomic int            phase; /* enum api_phase */
+};
+
+/* Where the answer of a call with an Idempotency-Key stands. */
+enum key_state {
+    KEY_NONE,   /* the call has no key */
+    KEY_OPEN,   /* the answer must still be kept: respond does it through the engine */
+    KEY_SETTLED /* kept already (in the transaction of the call), or not to be kept */
+};
+
+struct api_call {
+    struct api           *api;
+    struct http_exchange *exchange;
+    const struct route   *route;    /* NULL: none was found */
+    struct arena          arena;    /* holds this struct too */
+    struct token_claims   claims;   /* empty on ACCESS_OPEN */
+    struct route_match    match;
+    struct slice          event;    /* {event} of the path: a valid id, or empty */
+    struct slice          seat;     /* {seat} */
+    struct uuid           hold_id;  /* {hold} */
+    char                  client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
+    struct rate_result    rate;
+    struct mono_time      deadline; /* request_timeout after the last byte came */
+    struct cJSON         *json;     /* the tree of call_json; freed with the call */
+    void                 *state;    /* the handler's own, usually in call->arena */
+
+    enum key_state key_state;
+    struct slice   key;             /* without its quotes */
+    uint8_t        key_digest[32];  /* see call_key_digest */
+    bool           key_digested;
+
+    enum hf_status answered;        /* for the metrics */
+};
+
+static inline struct slice
+call_org(const struct api_call *call)
+{
+    return slice_of(call->claims.org);
+}
+
+static inline struct slice
+call_user(const struct api_call *call)
+{
+    return slice_of(call->claims.user);
+}
+
+/* agent, service and admin may act for others. */
+static inline bool
+call_is_privileged(const struct api_call *call)
+{
+    return call->claims.role != ROLE_USER;
+}
+
+/* The value of `name` in the path, decoded; empty when the route has no such parameter. */
+struct slice call_param(const struct api_call *call, const char *name);
+
+/*
+ * The first value of `name` in the query, percent-decoded in call->arena.
+ * False: it is not there (or there is no memory). A bad escape stays as it was sent.
+ */
+bool call_query(struct api_call *call, const char *name, struct slice *value);
+
+/*
+ * The same as a whole number between min and max; `fallback` when it is not there.
+ * False: it was no such number; a 400 invalid_field has been sent and the call is gone.
+ */
+HF_MUST_CHECK bool call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max,
+                                  int64_t fallback, int64_t *value);
+
+/*
+ * The body as a JSON object; the tree lives as long as the call. NULL: the body was
+ * empty, no JSON or no object; a 400 has been sent and the call is gone.
+ */
+HF_MUST_CHECK const struct cJSON *call_json(struct api_call *call);
+
+/* The database's clock now; this machine's before the first round trip. */
+struct db_time call_now(struct api *api, int64_t *error_us);
+
+/* SHA-256 over method, path and body into call->key_digest (once; a big body takes its time: not on a loop). */
+void call_key_digest(struct api_call *call);
+
+/* --- the desk's lane (desk_call.c) ---------------------------------------- */
+
+/*
+ * Runs `run` on a desk thread with a ready connection; it must answer the call.
+ * Queue full, deadline passed or Postgres away: the call is answered with 503.
+ */
+void call_on_desk(struct api_call *call, void (*run)(struct api_call *call, struct desk_tools *tools));
+
+/*
+ * The same, but `fail` answers when Postgres is away or time is up, e.g. from memory
+ * (tools may be NULL when the queue was full: then it runs on the calling thread).
+ */
+void call_on_desk_or(struct api_call *call,
+                     void (*run)(struct api_call *call, struct desk_tools *tools),
+                     void (*fail)(struct api_call *call, struct desk_tools *tools,
+                                  enum hf_status status));
+
+/* The status that tells a client of an outcome other than PG_DONE; faults of ours are logged with `pg`. */
+enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, const struct pg *pg);
+
+/* --- handlers ------------------------------------------------------------- */
+
+/* holds.c, hold_read.c */
+api_handler holds_post, seat_hold_post, holds_list, hold_get, hold_patch, hold_extend, hold_delete,
+    hold_seat_delete, hold_transfer, hold_confirm;
+
+/* system.c, openapi.c */
+api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, home_get;
+
+/* events.c, import.c, seats.c, admin.c */
+api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
+    seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * respond.h - how a call is answered.
+ *
+ * Every function here takes the call: it fills the reply, adds the headers that
+ * all answers have (RateLimit, Vary, Retry-After), keeps the answer for an
+ * Idempotency-Key that is still open, compresses, counts and sends.
+ *
+ * Threads: any, by the call's owner. After it the call must not be touched.
+ */
+#ifndef HOLDFAST_RESPOND_H
+#define HOLDFAST_RESPOND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "holdfast/arena.h"
+#include "holdfast/buf.h"
+#include "holdfast/http.h"
+#include "holdfast/op.h"
+#include "holdfast/slice.h"
+#include "holdfast/status.h"
+
+struct api_call;
+
+#define TYPE_JSON    "application/json"
+#define TYPE_PROBLEM "application/problem+json"
+#define TYPE_HTML    "text/html; charset=utf-8"
+#define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+/* --- answers ------------------------------------------------------------- */
+
+/* Takes the memory of `body` and leaves it empty. A buffer that failed becomes a 500. */
+void respond_json(struct api_call *call, int http_status, struct buf *body);
+/* content_type: static text. */
+void respond_body(struct api_call *call, int http_status, const char *content_type, struct buf *body);
+/* Takes one reference of a ready body; is_gzip: it is compressed already (and the client takes that). */
+void respond_shared(struct api_call *call, const char *content_type, struct http_body *body,
+                    bool is_gzip);
+/* No body at all: 304, 204. */
+void respond_no_body(struct api_call *call, int http_status);
+
+/* --- headers, before one of the above ------------------------------------- */
+
+/* name: a literal. */
+void respond_header(struct api_call *call, const char *name, struct slice value);
+void respond_tier(struct api_call *call, enum op_tier tier); /* X-Holdfast-Tier */
+
+/* --- refusals ------------------------------------------------------------- */
+
+/* A field of the request that is wrong. Slices live as long as the answer is being written. */
+struct field_error {
+    struct slice field;
+    const char  *reason; /* static text, or in the call's arena */
+    int64_t      line;   /* of a CSV file, counted from 1; 0: none */
+};
+
+#define FIELD_ERRORS_MAX 100
+
+/* Zeroed, it is an empty collection. Past FIELD_ERRORS_MAX further ones are only counted. */
+struct field_errors {
+    int                 count;
+    int                 missing; /* how many of them are of missing fields */
+    struct field_error *items;
+};
+
+/* field: copied into the arena. Without memory the error still counts. */
+void field_errors_add(struct arena *arena, struct field_errors *errors, struct slice field,
+                      const char *reason);
+void field_errors_add_line(struct arena *arena, struct field_errors *errors, int64_t line,
+                           struct slice field, const char *reason);
+/* "is missing" */
+void field_errors_missing(struct arena *arena, struct field_errors *errors, struct slice field);
+
+struct seat_error {
+    struct slice   seat;
+    enum hf_status code;
+};
+
+/* What a problem document may say beside its status; zeroed: nothing. Borrowed for the call. */
+struct problem {
+    const char               *detail; /* a sentence; NULL or "": the status's own text */
+    const struct field_error *errors;
+    int                       error_count;
+    const struct seat_error  *seats;
+    int                       seat_count;
+    int32_t                   retry_after_s; /* 0: a 429 or 503 says 1 */
+    const enum op_tier       *tier;          /* for a 409: who knew */
+};
+
+/* Answers with the problem document of `status`. problem may be NULL. */
+void respond_problem(struct api_call *call, enum hf_status status, const struct problem *problem);
+/* The same with just a sentence (NULL: the status's own). */
+void respond_refusal(struct api_call *call, enum hf_status status, const char *detail);
+/* missing_field if only fields are missing, else invalid_field; errors->count must not be 0. */
+void respond_field_errors(struct api_call *call, const struct field_errors *errors);
+/* One wrong field. */
+void respond_field_error(struct api_call *call, const char *field, const char *reason);
+
+/* --- for this room's own files -------------------------------------------- */
+
+/* Fills the reply without sending it: a ready op's answer, or the acceptor's refusal. */
+void reply_problem(struct http_exchange *exchange, enum hf_status status,
+                   const struct problem *problem);
+/* Adds the common headers, compresses, counts and sends; keeps nothing. */
+void respond_send(struct api_call *call);
+
+#endif

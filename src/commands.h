@@ -1,0 +1,25 @@
+/*
+ * commands.h - what `holdfast COMMAND` can do. One file a command: command_<name>.c.
+ *
+ * argv[0] is the command's name, argv[1..argc) its words; settings given as flags
+ * have been taken out into `config` already.
+ * Returns the exit status: EXIT_DONE, EXIT_FAILED, EXIT_USAGE.
+ */
+#ifndef HOLDFAST_COMMANDS_H
+#define HOLDFAST_COMMANDS_H
+
+#include "holdfast/config.h"
+
+#define EXIT_DONE   0
+#define EXIT_FAILED 1
+#define EXIT_USAGE  2
+
+int command_serve(const struct config *config, int argc, char **argv);
+int command_migrate(const struct config *config, int argc, char **argv);
+int command_import(const struct config *config, int argc, char **argv);
+int command_verify(const struct config *config, int argc, char **argv);
+int command_token(const struct config *config, int argc, char **argv);
+int command_check_config(const struct config *config, int argc, char **argv);
+int command_version(const struct config *config, int argc, char **argv);
+
+#endif
