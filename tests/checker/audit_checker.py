@@ -1,0 +1,367 @@
+#!/usr/bin/python3
+"""audit_checker.py DATABASE_URL [--org O] [--event E]: does the audit log tell one possible story?
+
+Written against the tables alone; shares no code and no query with the server, so that a fault in the server's own
+`verify` can't hide here. Prints each violation; exit status 1 if there is any, 2 for a usage error.
+
+The story of a seat is its audit rows in order of version. It must be gapless, each step must be legal from where the
+step before left the seat, times must allow it, and its end must be what `seats` and `seat_holds` say. Everything is read
+in one snapshot, so the server may be running.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import itertools
+import sys
+
+import psycopg2
+
+FETCH_ROWS = 10000
+
+Violation = collections.namedtuple("Violation", "kind org event subject detail")
+Violation.__str__ = lambda v: f"{v.kind}: {v.org}/{v.event}/{v.subject}: {v.detail}"
+
+Entry = collections.namedtuple("Entry", "org event seat version action hold user at until reason id")
+SeatRow = collections.namedtuple("SeatRow", "org event seat version status hold user until")
+Line = collections.namedtuple("Line", "org event seat hold user status until")
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def snapshot(connection):
+    """One unchanging view of the database. The connection must be in autocommit mode or idle."""
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield cursor
+        finally:
+            cursor.execute("ROLLBACK")
+
+
+def rows(cursor, kind, query, parameters):
+    """All rows as `kind`, read in portions: an event may have a million."""
+    name = f"checker_{kind.__name__.lower()}"
+    cursor.execute(f"DECLARE {name} CURSOR FOR {query}", parameters)
+    while True:
+        cursor.execute(f"FETCH {FETCH_ROWS} FROM {name}")
+        portion = cursor.fetchall()
+        if not portion:
+            return
+        yield from map(kind._make, portion)
+
+
+def of_scope(org, event):
+    """The condition that picks one event, one organization or everything."""
+    conditions = [(f"{column} = %s", value) for column, value in (("org_id", org), ("event_id", event)) if value]
+    return "".join(f" AND {text}" for text, _ in conditions), [value for _, value in conditions]
+
+
+def entries_of(cursor, org, event):
+    scope, parameters = of_scope(org, event)
+    return rows(cursor, Entry, f"""
+        SELECT org_id, event_id, seat_id, version, action::text, hold_id::text, user_id, at, held_until, reason, id
+        FROM audit_log WHERE seat_id IS NOT NULL{scope}
+        ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C", version, id""", parameters)
+
+
+def seats_of(cursor, org, event):
+    scope, parameters = of_scope(org, event)
+    return rows(cursor, SeatRow, f"""
+        SELECT org_id, event_id, seat_id, version, status::text, hold_id::text, user_id, held_until
+        FROM seats WHERE true{scope}
+        ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C" """, parameters)
+
+
+def lines_of(cursor, org, event):
+    scope, parameters = of_scope(org, event)
+    return rows(cursor, Line, f"""
+        SELECT org_id, event_id, seat_id, hold_id::text, user_id, status::text, held_until
+        FROM seat_holds WHERE seat_id IS NOT NULL{scope}
+        ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C" """, parameters)
+
+
+def grouped(sorted_rows):
+    return itertools.groupby(sorted_rows, key=lambda row: (row.org, row.event, row.seat))
+
+
+def joined(*streams):
+    """Joins streams that are grouped by the same sorted key: (key, rows of the first, rows of the second, ...)."""
+    streams = [((key, list(group)) for key, group in grouped(stream)) for stream in streams]
+    heads = [next(stream, None) for stream in streams]
+    while any(heads):
+        # Python compares str by code point, Postgres' "C" by byte: the same order for UTF-8.
+        key = min(head[0] for head in heads if head)
+        found = []
+        for index, head in enumerate(heads):
+            if head and head[0] == key:
+                found.append(head[1])
+                heads[index] = next(streams[index], None)
+            else:
+                found.append([])
+        yield (key, *found)
+
+
+# --- the story of one seat -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Story:
+    """A seat as its audit rows have left it so far, and what was wrong on the way."""
+
+    key: tuple
+    status: str = "absent"
+    version: int = 0
+    hold: str = None
+    user: str = None
+    until: object = None
+    last_at: object = None
+    ends: dict = dataclasses.field(default_factory=dict)  # hold -> the status that its line must have
+    violations: list = dataclasses.field(default_factory=list)
+
+    def wrong(self, kind, detail):
+        self.violations.append(Violation(kind, *self.key, detail))
+
+    def free(self, status="available"):
+        self.status, self.hold, self.user, self.until = status, None, None, None
+
+
+def tell(key, entries):
+    """Replays the rows of one seat."""
+    story = Story(key)
+    for entry in entries:
+        check_version(story, entry)
+        check_time(story, entry)
+        step = STEPS.get(entry.action)
+        if step is None:
+            story.wrong("unknown_action", f"{entry.action} at version {entry.version}")
+        else:
+            step(story, entry)
+    return story
+
+
+def check_version(story, entry):
+    """Dense, beginning at 1; a seat's birth may be its version 0, as the column's default is."""
+    born = story.status == "absent" and entry.action == "seat_added"
+    wanted = {0, 1} if born else {story.version + 1}
+    if entry.version is None:
+        story.wrong("version_missing", f"{entry.action} (audit row {entry.id}) has none")
+    elif entry.version not in wanted:
+        kind = "version_double" if entry.version <= story.version else "version_gap"
+        story.wrong(kind, f"{entry.action} makes version {entry.version} after {story.version}")
+    story.version = entry.version if entry.version is not None else story.version
+
+
+def check_time(story, entry):
+    """A change can't have been judged before the one whose result it found."""
+    if story.last_at is not None and entry.at < story.last_at:
+        story.wrong("time_backwards", f"version {entry.version} at {entry.at} after {story.last_at}")
+    story.last_at = entry.at
+
+
+def legal(story, entry, *statuses):
+    """Whether the seat is in a state from which this may happen; else a violation."""
+    status = "available" if story.status == "absent" else story.status  # rows inserted by hand have no birth
+    if status in statuses:
+        return True
+    if entry.action == "seat_held" and status in ("held", "sold"):
+        story.wrong("overlap", f"{entry.hold} took it at {entry.at} in the life of {story.hold} ({status})")
+    else:
+        story.wrong("illegal_step", f"{entry.action} at version {entry.version} on a seat that is {status}")
+    return False
+
+
+def same_hold(story, entry):
+    if entry.hold != story.hold:
+        story.wrong("wrong_hold", f"{entry.action} at version {entry.version} names {entry.hold}, not {story.hold}")
+
+
+def still_alive(story, entry):
+    """A grant on a hold is judged before its end."""
+    if story.until is not None and entry.at >= story.until:
+        story.wrong("after_end", f"{entry.action} at {entry.at}, the hold {story.hold} ended at {story.until}")
+
+
+def seat_held(story, entry):
+    legal(story, entry, "available")
+    if entry.hold is None or entry.until is None or entry.user is None:
+        story.wrong("incomplete", f"seat_held at version {entry.version} lacks hold, user or end")
+    elif entry.until <= entry.at:
+        story.wrong("born_dead", f"hold {entry.hold} from {entry.at} until {entry.until}")
+    story.status, story.hold, story.user, story.until = "held", entry.hold, entry.user, entry.until
+    story.ends[entry.hold] = {"active"}
+
+
+def hold_extended(story, entry):
+    if not legal(story, entry, "held"):
+        return
+    same_hold(story, entry)
+    still_alive(story, entry)
+    if entry.until is None or (story.until is not None and entry.until < story.until):
+        story.wrong("shortened", f"extended from {story.until} to {entry.until}")
+    story.until = entry.until
+
+
+def hold_changed(story, entry):
+    if not legal(story, entry, "held"):
+        return
+    same_hold(story, entry)
+    still_alive(story, entry)
+    if entry.until != story.until:
+        story.wrong("end_moved", f"hold_changed moved the end from {story.until} to {entry.until}")
+        story.until = entry.until
+
+
+def hold_transferred(story, entry):
+    if not legal(story, entry, "held"):
+        return
+    same_hold(story, entry)
+    still_alive(story, entry)
+    story.user = entry.user
+
+
+def seat_sold(story, entry):
+    if legal(story, entry, "held"):
+        same_hold(story, entry)
+        still_alive(story, entry)
+    story.status, story.hold, story.until = "sold", entry.hold, None
+    story.ends[entry.hold] = {"converted"}
+
+
+def seat_released(story, entry):
+    if legal(story, entry, "held", "sold"):
+        same_hold(story, entry)
+        check_reason(story, entry)
+    story.ends[story.hold] = {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"}
+    story.free()
+
+
+def check_reason(story, entry):
+    if entry.reason is None:
+        story.wrong("incomplete", f"seat_released at version {entry.version} gives no reason")
+    if story.status == "sold" and entry.reason in ("ttl_expired", "admin_override", "payment_failed"):
+        story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
+    if entry.reason == "ttl_expired" and story.until is not None and entry.at < story.until:
+        story.wrong("expired_early", f"{story.hold} expired at {entry.at}, its end is {story.until}")
+    if entry.reason == "user_cancelled" and story.until is not None and entry.at >= story.until:
+        story.wrong("cancelled_late", f"{story.hold} cancelled at {entry.at}, it was over at {story.until}")
+
+
+def seat_blocked(story, entry):
+    legal(story, entry, "available")
+    story.free("blocked")
+
+
+def seat_unblocked(story, entry):
+    legal(story, entry, "blocked")
+    story.free()
+
+
+def seat_removed(story, entry):
+    legal(story, entry, "available", "blocked")
+    story.free("removed")
+
+
+def seat_added(story, entry):
+    if story.status not in ("absent", "removed"):
+        story.wrong("illegal_step", f"seat_added at version {entry.version} on a seat that is {story.status}")
+    story.free()
+
+
+def seat_changed(story, entry):
+    legal(story, entry, "available", "held", "sold", "blocked")
+
+
+STEPS = {step.__name__: step for step in (
+    seat_held, hold_extended, hold_changed, hold_transferred, seat_sold, seat_released, seat_blocked, seat_unblocked,
+    seat_removed, seat_added, seat_changed)}
+
+
+# --- the end of the story ------------------------------------------------------------------------------------
+
+
+def check_end(story, seat_rows, lines):
+    """The tables must stand as the story ended."""
+    if len(seat_rows) != 1:
+        story.wrong("seat_missing", f"{len(seat_rows)} rows in seats")
+        return
+    seat = seat_rows[0]
+    told = "available" if story.status == "absent" else story.status
+    for what, tale, row in (("status", told, seat.status), ("version", story.version, seat.version),
+                            ("hold_id", story.hold, seat.hold), ("held_until", story.until, seat.until),
+                            ("user_id", story.user, seat.user)):
+        if tale != row:
+            story.wrong("final_state", f"{what}: the audit log ends with {tale}, seats has {row}")
+    check_lines(story, seat, lines)
+
+
+def check_lines(story, seat, lines):
+    living = [line for line in lines if line.status == "active"]
+    if len(living) > 1:
+        story.wrong("two_active", f"active lines of {sorted(line.hold for line in living)}")
+    wanted = {"held": "active", "sold": "converted"}.get(seat.status)
+    own = [line for line in lines if line.hold == seat.hold and line.status == wanted]
+    if wanted and len(own) != 1:
+        story.wrong("line_missing", f"{seat.status} by {seat.hold}, which has {len(own)} {wanted} lines for it")
+    for line in own:
+        if line.user != seat.user or (wanted == "active" and line.until != seat.until):
+            story.wrong("line_differs", f"seats: {seat.user} until {seat.until}; line: {line.user} until {line.until}")
+    for line in lines:
+        if line.hold not in story.ends:
+            story.wrong("line_unknown", f"{line.status} line of {line.hold}, which no audit row took")
+        elif line.status not in story.ends[line.hold]:
+            story.wrong("line_status", f"line of {line.hold} is {line.status}, not {sorted(story.ends[line.hold])}")
+
+
+def check_areas(cursor, org, event):
+    """Counts of areas are the sums of their lines, within the capacity."""
+    scope, parameters = of_scope(org, event)
+    cursor.execute(f"""
+        SELECT a.org_id, a.event_id, a.area_id, a.capacity, a.held, a.sold,
+               coalesce(l.held, 0), coalesce(l.sold, 0)
+        FROM areas a LEFT JOIN (
+            SELECT org_id, event_id, area_id, sum(quantity) FILTER (WHERE status = 'active') AS held,
+                   sum(quantity) FILTER (WHERE status = 'converted') AS sold
+            FROM seat_holds WHERE area_id IS NOT NULL GROUP BY 1, 2, 3) l USING (org_id, event_id, area_id)
+        WHERE true{scope}""", parameters)
+    for area_org, area_event, area, capacity, held, sold, held_lines, sold_lines in cursor.fetchall():
+        if (held, sold) != (held_lines, sold_lines):
+            yield Violation("area_counts", area_org, area_event, area,
+                            f"held {held} sold {sold}; lines: held {held_lines} sold {sold_lines}")
+        if held + sold > capacity:
+            yield Violation("area_oversold", area_org, area_event, area, f"{held} + {sold} of {capacity}")
+
+
+def check_event(connection, org=None, event=None):
+    """The violations of one event, of one organization's events, or of all."""
+    violations = []
+    with snapshot(connection) as cursor, connection.cursor() as seats, connection.cursor() as lines:
+        for key, entries, seat_rows, seat_lines in joined(
+                entries_of(cursor, org, event), seats_of(seats, org, event), lines_of(lines, org, event)):
+            story = tell(key, entries)
+            check_end(story, seat_rows, seat_lines)
+            violations += story.violations
+        violations += check_areas(cursor, org, event)
+    return violations
+
+
+def main():
+    parser = argparse.ArgumentParser(description="checks the audit log against itself and against the tables")
+    parser.add_argument("database_url")
+    parser.add_argument("--org")
+    parser.add_argument("--event")
+    wanted = parser.parse_args()
+    connection = psycopg2.connect(wanted.database_url)
+    connection.autocommit = True
+    violations = check_event(connection, wanted.org, wanted.event)
+    for violation in violations:
+        print(violation)
+    print(f"{len(violations)} violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""The checker finds what it is there to find: each test plants one fault into a story that was clean."""
+
+import datetime
+import uuid
+
+import psycopg2
+import pytest
+
+from checker import audit_checker
+from support import servers
+
+# The columns that the checker reads, made by hand: the checker must not depend on the server's schema being right.
+TABLES = """
+CREATE TABLE seats (org_id text, event_id text, seat_id text, version bigint, status text, hold_id uuid,
+                    user_id text, held_until timestamptz);
+CREATE TABLE seat_holds (org_id text, event_id text, seat_id text, area_id text, quantity int DEFAULT 1, hold_id uuid,
+                         user_id text, status text, held_until timestamptz);
+CREATE TABLE areas (org_id text, event_id text, area_id text, capacity int, held int, sold int);
+CREATE TABLE audit_log (id bigint GENERATED ALWAYS AS IDENTITY, org_id text, event_id text, seat_id text, version bigint,
+                        action text, hold_id uuid, user_id text, at timestamptz, held_until timestamptz, reason text);
+"""
+H1, H2 = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+NOON = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.timezone.utc)
+
+
+def at(seconds):
+    return None if seconds is None else NOON + datetime.timedelta(seconds=seconds)
+
+
+@pytest.fixture(scope="module")
+def connection(postgres_url):
+    name = f"checker_{uuid.uuid4().hex[:8]}"
+    connection = psycopg2.connect(servers.make_database(postgres_url, name))
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(TABLES)
+    yield connection
+    connection.close()
+    outside = psycopg2.connect(postgres_url)
+    outside.autocommit = True
+    with outside.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {name}")
+    outside.close()
+
+
+class World:
+    """Writes stories; each test has an organization of its own."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.org = uuid.uuid4().hex
+
+    def sql(self, text, *values):
+        with self.connection.cursor() as cursor:
+            cursor.execute(text, values)
+
+    def audit(self, version, action, hold=None, when=0, until=None, user="u", reason=None, seat="A"):
+        self.sql("INSERT INTO audit_log (org_id, event_id, seat_id, version, action, hold_id, user_id, at, held_until,"
+                 " reason) VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s)",
+                 self.org, seat, version, action, hold, user if hold else None, at(when), at(until), reason)
+
+    def seat(self, version, status="available", hold=None, until=None, user="u", seat="A"):
+        self.sql("INSERT INTO seats VALUES (%s, 'e', %s, %s, %s, %s, %s, %s)",
+                 self.org, seat, version, status, hold, user if hold else None, at(until))
+
+    def line(self, hold, status, until=100, user="u", seat="A", area=None, quantity=1):
+        self.sql("INSERT INTO seat_holds VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s)",
+                 self.org, seat, area, quantity, hold, user, status, at(until))
+
+    def area(self, capacity, held, sold):
+        self.sql("INSERT INTO areas VALUES (%s, 'e', 'floor', %s, %s, %s)", self.org, capacity, held, sold)
+
+    def kinds(self):
+        return {violation.kind for violation in audit_checker.check_event(self.connection, self.org, "e")}
+
+
+@pytest.fixture
+def world(connection):
+    return World(connection)
+
+
+def test_a_seat_that_nothing_happened_to_is_clean(world):
+    world.seat(0)
+    assert world.kinds() == set()
+
+
+def test_a_whole_life_with_takeover_extension_transfer_and_sale_is_clean(world):
+    world.audit(1, "seat_added")
+    world.audit(2, "seat_held", H1, 0, 100)
+    world.audit(3, "hold_extended", H1, 50, 200)
+    world.audit(4, "hold_changed", H1, 60, 200)
+    world.audit(5, "seat_released", H1, 200, reason="ttl_expired")
+    world.audit(6, "seat_held", H2, 200, 300, user="v")
+    world.audit(7, "hold_transferred", H2, 210, 300, user="w")
+    world.audit(8, "seat_sold", H2, 299, user="w")
+    world.seat(8, "sold", H2, user="w")
+    world.line(H1, "expired", 200)
+    world.line(H2, "converted", 300, user="w")
+    assert world.kinds() == set()
+
+
+def test_a_held_seat_and_its_neighbour_that_was_blocked_and_removed_are_clean(world):
+    world.audit(1, "seat_held", H1, 0, 100)
+    world.seat(1, "held", H1, 100)
+    world.line(H1, "active")
+    for version, action in enumerate(("seat_blocked", "seat_unblocked", "seat_changed", "seat_removed", "seat_added"), 1):
+        world.audit(version, action, seat="B")
+    world.seat(5, seat="B")
+    assert world.kinds() == set()
+
+
+def held_until_100(world):
+    """The beginning of most faults: H1 has the seat, from 0 until 100."""
+    world.audit(1, "seat_held", H1, 0, 100)
+
+
+@pytest.mark.parametrize("version, kind", [(3, "version_gap"), (1, "version_double")])
+def test_versions_with_a_gap_or_a_double_are_found(world, version, kind):
+    held_until_100(world)
+    world.audit(version, "seat_released", H1, 10, reason="user_cancelled")
+    world.seat(version)
+    world.line(H1, "cancelled")
+    assert kind in world.kinds()
+
+
+def test_a_second_hold_in_the_life_of_the_first_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_held", H2, 50, 150)
+    world.seat(2, "held", H2, 150)
+    world.line(H2, "active", 150)
+    world.line(H1, "expired")
+    assert "overlap" in world.kinds()
+
+
+def test_a_hold_on_a_sold_seat_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_sold", H1, 50)
+    world.audit(3, "seat_held", H2, 60, 160)
+    world.seat(3, "held", H2, 160)
+    world.line(H1, "converted")
+    world.line(H2, "active", 160)
+    assert "overlap" in world.kinds()
+
+
+def test_a_hold_that_begins_before_the_one_before_it_ended_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_released", H1, 50, reason="user_cancelled")
+    world.audit(3, "seat_held", H2, 40, 140)
+    world.seat(3, "held", H2, 140)
+    world.line(H1, "cancelled")
+    world.line(H2, "active", 140)
+    assert world.kinds() == {"time_backwards"}
+
+
+@pytest.mark.parametrize("action, until", [("seat_sold", None), ("hold_extended", 300), ("hold_transferred", 100),
+                                           ("hold_changed", 100)])
+def test_a_grant_at_or_after_the_end_is_found(world, action, until):
+    held_until_100(world)
+    world.audit(2, action, H1, 100, until)
+    sold = action == "seat_sold"
+    world.seat(2, "sold" if sold else "held", H1, until)
+    world.line(H1, "converted" if sold else "active", until)
+    assert world.kinds() == {"after_end"}
+
+
+def test_an_expiry_before_the_end_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_released", H1, 99, reason="ttl_expired")
+    world.seat(2)
+    world.line(H1, "expired")
+    assert world.kinds() == {"expired_early"}
+
+
+def test_a_cancellation_of_a_hold_that_was_over_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_released", H1, 101, reason="user_cancelled")
+    world.seat(2)
+    world.line(H1, "cancelled")
+    assert world.kinds() == {"cancelled_late"}
+
+
+def test_a_sold_seat_released_by_time_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_sold", H1, 50)
+    world.audit(3, "seat_released", H1, 200, reason="ttl_expired")
+    world.seat(3)
+    world.line(H1, "expired")
+    assert world.kinds() == {"sold_released"}
+
+
+def test_another_holds_sale_or_release_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_released", H2, 50, reason="user_cancelled")
+    world.seat(2)
+    world.line(H1, "cancelled")
+    assert world.kinds() == {"wrong_hold"}
+
+
+def test_an_extension_that_shortens_is_found(world):
+    held_until_100(world)
+    world.audit(2, "hold_extended", H1, 10, 90)
+    world.seat(2, "held", H1, 90)
+    world.line(H1, "active", 90)
+    assert world.kinds() == {"shortened"}
+
+
+@pytest.mark.parametrize("action", ["seat_sold", "hold_extended", "seat_released", "seat_unblocked"])
+def test_a_step_that_a_free_seat_can_not_make_is_found(world, action):
+    world.audit(1, action, H1, 0, 100, reason="user_cancelled")
+    world.seat(1)
+    assert "illegal_step" in world.kinds()
+
+
+def test_a_blocked_held_seat_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_blocked", None, 10)
+    world.seat(2, "blocked")
+    assert "illegal_step" in world.kinds()
+
+
+@pytest.mark.parametrize("row", [
+    {"status": "available"}, {"status": "sold", "hold": H1}, {"status": "held", "hold": H2, "until": 100},
+    {"status": "held", "hold": H1, "until": 101}, {"status": "held", "hold": H1, "until": 100, "user": "x"},
+    {"version": 2, "status": "held", "hold": H1, "until": 100}])
+def test_a_seat_row_that_differs_from_its_story_is_found(world, row):
+    held_until_100(world)
+    world.seat(**({"version": 1} | row))
+    world.line(H1, "active")
+    assert "final_state" in world.kinds()
+
+
+def test_a_change_without_an_audit_row_is_found(world):
+    world.seat(1)
+    assert world.kinds() == {"final_state"}
+
+
+def test_an_audit_row_without_a_seat_is_found(world):
+    held_until_100(world)
+    assert world.kinds() == {"seat_missing"}
+
+
+def test_a_held_seat_without_its_line_is_found(world):
+    held_until_100(world)
+    world.seat(1, "held", H1, 100)
+    assert world.kinds() == {"line_missing"}
+
+
+def test_a_second_active_line_is_found(world):
+    held_until_100(world)
+    world.seat(1, "held", H1, 100)
+    world.line(H1, "active")
+    world.line(H2, "active")
+    assert world.kinds() == {"two_active", "line_unknown"}
+
+
+def test_an_active_line_of_a_free_seat_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_released", H1, 50, reason="user_cancelled")
+    world.seat(2)
+    world.line(H1, "active")
+    assert world.kinds() == {"line_status"}
+
+
+def test_a_line_with_another_end_or_owner_is_found(world):
+    held_until_100(world)
+    world.seat(1, "held", H1, 100)
+    world.line(H1, "active", 90)
+    assert world.kinds() == {"line_differs"}
+
+
+def test_an_area_whose_counts_are_the_sums_of_its_lines_is_clean(world):
+    world.area(10, 3, 2)
+    world.line(H1, "active", seat=None, area="floor", quantity=3)
+    world.line(H2, "converted", seat=None, area="floor", quantity=2)
+    assert world.kinds() == set()
+
+
+def test_an_area_whose_counts_are_not_the_sums_of_its_lines_is_found(world):
+    world.area(10, 4, 2)
+    world.line(H1, "active", seat=None, area="floor", quantity=3)
+    world.line(H2, "converted", seat=None, area="floor", quantity=2)
+    assert world.kinds() == {"area_counts"}
+
+
+def test_an_oversold_area_is_found(world):
+    world.area(4, 3, 2)
+    world.line(H1, "active", seat=None, area="floor", quantity=3)
+    world.line(H2, "converted", seat=None, area="floor", quantity=2)
+    assert world.kinds() == {"area_oversold"}
+
+
+def test_faults_of_another_organization_are_its_own(world, connection):
+    held_until_100(world)
+    assert World(connection).kinds() == set()
+
+
+def test_seats_are_told_apart_in_byte_order(world):
+    for seat in ("B-1", "A_1", "a-1", "A-1", "A-10", "A.1"):
+        world.audit(1, "seat_held", H1, 0, 100, seat=seat)
+        world.seat(1, "held", H1, 100, seat=seat)
+        world.line(H1, "active", seat=seat)
+    assert world.kinds() == set()
