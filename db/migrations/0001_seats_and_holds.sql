@@ -37,8 +37,8 @@ CREATE TABLE events (
     PRIMARY KEY (org_id, event_id)
 );
 
--- `seats` decides. Owner, size of the hold and its end stand in the seat's row, because only
--- that row is read anew after a lock. No index but the key: another one would end HOT updates.
+-- `seats` decides. Owner and end of the hold stand in the seat's row, because only that row is
+-- read anew after a lock. No index but the key: another one would end HOT updates.
 CREATE TABLE seats (
     version    bigint NOT NULL DEFAULT 0,       -- the fencing token; +1 with every change
     held_until timestamptz,
@@ -47,7 +47,6 @@ CREATE TABLE seats (
     x          real,
     y          real,
     status     seat_status NOT NULL DEFAULT 'available',
-    hold_n     smallint NOT NULL DEFAULT 0,     -- seats of the hold that has this one
     in_payment boolean NOT NULL DEFAULT false,
     org_id     text COLLATE "C" NOT NULL,
     event_id   text COLLATE "C" NOT NULL,
@@ -88,6 +87,7 @@ CREATE TABLE seat_holds (
     price          bigint,                      -- as it was when the line was taken
     quantity       integer NOT NULL DEFAULT 1 CHECK (quantity > 0),
     status         hold_status NOT NULL DEFAULT 'active',
+    line           smallint NOT NULL,           -- 1.. within the hold; a seat that comes back gets a new line
     in_payment     boolean NOT NULL DEFAULT false,
     org_id         text COLLATE "C" NOT NULL,
     event_id       text COLLATE "C" NOT NULL,
@@ -100,12 +100,11 @@ CREATE TABLE seat_holds (
     notes          text,
     customer_email text,
     ticket_ids     uuid[],                      -- one for a seat, `quantity` for an area
+    -- change_holds, read_holds and the close of a taken-over line find a hold's lines by it.
+    PRIMARY KEY (hold_id, line, org_id, event_id),
     CHECK ((seat_id IS NULL) <> (area_id IS NULL))
 ) WITH (fillfactor = 85);
 
--- change_holds, read_holds and the close of a taken-over line find a hold's lines by it.
-CREATE UNIQUE INDEX seat_holds_line ON seat_holds (hold_id, seat_id, area_id, org_id, event_id)
-    NULLS NOT DISTINCT;
 -- The backstop: two living holds on one seat cannot even be written.
 CREATE UNIQUE INDEX seat_holds_backstop ON seat_holds (org_id, event_id, seat_id)
     WHERE status = 'active' AND seat_id IS NOT NULL;

@@ -1,0 +1,137 @@
+-- hold_seats - takes seats for any number of holds; each hold gets all its seats or none.
+--
+-- One array element per seat; the columns of a hold are repeated for each of its seats.
+-- $1 int4[] which hold of the batch   $2 text[] org     $3 text[] event      $4 text[] seat
+-- $5 uuid[] hold id                   $6 text[] user    $7 text[] cart token $8 int4[] ttl in s (0: the policy's)
+-- $9 text[] source   $10 int8[] event version that the request was prepared with
+-- $11 bool[] may hold before or after the sale         $12 text[] customer's e-mail
+-- $13 text[] actor   $14 text[] request id             $15 int4[] line number in the hold
+-- $16 timestamptz[] end of an existing hold that grows (null: a new hold)
+-- $17 timestamptz[] birth of that hold
+--
+-- Columns: pos, ord, code, taken (the whole hold was granted), version, status, in_payment,
+-- hold, user, until (of the seat as it now is), section, row, number, price, born, now.
+-- code: ok | stale (policy changed: prepare again) | event_not_found | event_closed |
+--   seat_not_found | too_many_seats | user_limit | seat_taken | own (the user has it) | seat_sold |
+--   seat_blocked | locked (another transaction is deciding)
+-- Two elements of one batch must not name the same seat, nor the same user where the policy counts.
+-- P0001 when the rows changed are not those promised; 23505 on the backstop when a line was
+-- inserted after this statement's snapshot: the batch is repeated once.
+-- Indexes: primary keys; seat_holds_user for the count; seat_holds_backstop guards.
+--
+-- Order inside: lock what may be free (nothing waits: SKIP LOCKED), then read the clock, then judge.
+-- The clock in `lk` only spares the lock of what is plainly taken; `j` judges again.
+WITH req AS MATERIALIZED (
+    SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[],
+        $7::text[], $8::int4[], $9::text[], $10::int8[], $11::bool[], $12::text[], $13::text[],
+        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[])
+    WITH ORDINALITY AS u(ord, org, event, seat, hold, usr, cart, ttl, source, ver, privileged,
+        email, actor, rid, line, until, born, pos)),
+ev AS MATERIALIZED (
+    SELECT e.* FROM (SELECT DISTINCT org, event FROM req) d
+    JOIN events e ON e.org_id = d.org AND e.event_id = d.event),
+lk AS MATERIALIZED (
+    SELECT r.pos, s.status, s.hold_id, s.user_id, s.held_until, s.version
+    FROM req r
+    JOIN seats s ON s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
+    WHERE s.status = 'available'
+       OR (s.status = 'held' AND NOT s.in_payment AND s.held_until <= clock_timestamp())
+    FOR NO KEY UPDATE OF s SKIP LOCKED),
+clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
+counted AS MATERIALIZED (
+    SELECT d.ord, c.units
+    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr FROM req r
+          JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
+          WHERE e.max_seats_per_user > 0) d
+    CROSS JOIN clk
+    CROSS JOIN LATERAL (
+        SELECT COALESCE(sum(h.quantity), 0) AS units FROM seat_holds h
+        WHERE h.org_id = d.org AND h.event_id = d.event AND h.user_id = d.usr
+          AND h.status IN ('active', 'converted')
+          AND (h.status = 'converted' OR h.in_payment OR h.held_until > clk.now)) c),
+j AS MATERIALIZED (
+    SELECT r.*, clk.now, e.hold_ttl, e.max_seats_per_hold, e.max_seats_per_user, c.units,
+        l.pos IS NOT NULL AND l.status = 'held' AS takeover,
+        COALESCE(l.version, m.version) AS seen_version,
+        COALESCE(l.status, m.status) AS seen_status,
+        COALESCE(l.hold_id, m.hold_id) AS seen_hold,
+        COALESCE(l.user_id, m.user_id) AS seen_user,
+        COALESCE(l.held_until, m.held_until) AS seen_until,
+        COALESCE(m.in_payment, false) AS seen_payment,
+        CASE
+        WHEN e.version IS NULL THEN 'event_not_found'
+        WHEN e.version <> r.ver THEN 'stale'
+        WHEN e.status = 'cancelled' OR (e.status <> 'on_sale' AND NOT r.privileged) THEN 'event_closed'
+        WHEN l.pos IS NOT NULL THEN
+            CASE WHEN l.status = 'available' OR l.held_until <= clk.now THEN 'ok' ELSE 'locked' END
+        WHEN m.status IS NULL OR m.status = 'removed' THEN 'seat_not_found'
+        WHEN m.status = 'sold' THEN 'seat_sold'
+        WHEN m.status = 'blocked' THEN 'seat_blocked'
+        WHEN m.status = 'held' AND (m.in_payment OR m.held_until > clk.now) THEN
+            CASE WHEN m.user_id = r.usr THEN 'own' ELSE 'seat_taken' END
+        ELSE 'locked' END AS code
+    FROM req r CROSS JOIN clk
+    LEFT JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
+    LEFT JOIN counted c ON c.ord = r.ord
+    LEFT JOIN lk l ON l.pos = r.pos
+    LEFT JOIN LATERAL (
+        SELECT s.status, s.hold_id, s.user_id, s.held_until, s.version, s.in_payment FROM seats s
+        WHERE l.pos IS NULL AND s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat) m ON true),
+k AS MATERIALIZED (
+    SELECT j.*, count(*) OVER w AS n, bool_and(code = 'ok') OVER w AS free
+    FROM j WINDOW w AS (PARTITION BY ord)),
+t AS MATERIALIZED (
+    SELECT k.*,
+        n > max_seats_per_hold AS too_many,
+        COALESCE(max_seats_per_user > 0 AND units + n > max_seats_per_user, false) AS over_limit,
+        free AND n <= max_seats_per_hold
+            AND COALESCE(max_seats_per_user = 0 OR units + n <= max_seats_per_user, true) AS taken
+    FROM k),
+upd AS (
+    UPDATE seats s
+    SET status = 'held', hold_id = t.hold, user_id = t.usr, version = s.version + 1 + t.takeover::int,
+        held_until = COALESCE(t.until, t.now + make_interval(secs => CASE WHEN t.ttl > 0 THEN t.ttl ELSE t.hold_ttl END))
+    FROM t
+    WHERE t.taken AND s.org_id = t.org AND s.event_id = t.event AND s.seat_id = t.seat
+    RETURNING t.pos, s.version, s.held_until, s.section, s."row", s.number, s.price),
+closed AS (
+    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = t.now
+    FROM t
+    WHERE t.taken AND t.takeover AND h.hold_id = t.seen_hold AND h.seat_id = t.seat
+      AND h.org_id = t.org AND h.event_id = t.event AND h.status = 'active'
+    RETURNING 1),
+ins AS ( -- reads `closed`: the old line must be closed before the backstop sees the new one
+    INSERT INTO seat_holds (hold_id, line, held_until, created_at, price, org_id, event_id, seat_id,
+        user_id, cart_token, source, customer_email)
+    SELECT t.hold, t.line, u.held_until, COALESCE(t.born, t.now), u.price, t.org, t.event, t.seat,
+        t.usr, t.cart, t.source, t.email
+    FROM (SELECT count(*) AS n FROM closed) c, t JOIN upd u ON u.pos = t.pos
+    WHERE c.n >= 0
+    RETURNING 1),
+aud AS (
+    INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
+        user_id, actor, reason, request_id)
+    SELECT t.now, u.version - 1, t.seen_hold, t.seen_until, 'seat_released'::audit_action, t.org,
+        t.event, t.seat, t.seen_user, NULL, 'ttl_expired', t.rid
+    FROM t JOIN upd u ON u.pos = t.pos WHERE t.takeover
+    UNION ALL
+    SELECT t.now, u.version, t.hold, u.held_until, 'seat_held'::audit_action, t.org,
+        t.event, t.seat, t.usr, t.actor, NULL, t.rid
+    FROM t JOIN upd u ON u.pos = t.pos),
+kept AS MATERIALIZED (
+    SELECT must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM upd), 'seats held')
+       AND must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM ins), 'lines written')
+       AND must_equal((SELECT count(*) FROM t WHERE taken AND takeover), (SELECT count(*) FROM closed), 'lines closed') AS kept)
+SELECT t.pos, t.ord,
+    CASE WHEN t.code IN ('stale', 'event_not_found', 'event_closed', 'seat_not_found') THEN t.code
+         WHEN t.too_many THEN 'too_many_seats' WHEN t.over_limit THEN 'user_limit' ELSE t.code END AS code,
+    t.taken,
+    COALESCE(u.version, t.seen_version) AS version,
+    CASE WHEN t.taken THEN 'held' ELSE t.seen_status END AS status,
+    t.seen_payment AS in_payment,
+    CASE WHEN t.taken THEN t.hold ELSE t.seen_hold END AS hold,
+    CASE WHEN t.taken THEN t.usr ELSE t.seen_user END AS usr,
+    CASE WHEN t.taken THEN u.held_until ELSE t.seen_until END AS until,
+    u.section, u."row", u.number, u.price, COALESCE(t.born, t.now) AS born, t.now
+FROM kept, t LEFT JOIN upd u ON u.pos = t.pos
+ORDER BY t.pos
