@@ -1,0 +1,240 @@
+/*
+ * desk.c - a bounded queue in front of a few threads, each with its own connections.
+ *
+ * A job counts as outstanding from desk_submit until its run or fail has returned,
+ * so a desk without outstanding jobs has answered everything.
+ */
+#include "holdfast/desk.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "holdfast/assert.h"
+#include "holdfast/lock.h"
+#include "holdfast/log.h"
+#include "holdfast/metrics.h"
+
+#define DESK_STACK_BYTES (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
+
+struct desk_thread {
+    struct desk      *desk;
+    pthread_t         thread;
+    bool              started;
+    struct desk_tools tools;
+};
+
+struct desk {
+    /* fixed after start */
+    int64_t             queue_max;
+    int                 thread_count;
+    struct desk_thread *threads;
+
+    /* guarded by lock */
+    struct lock         lock;        /* rank QUEUE */
+    pthread_cond_t      work;        /* something waits, or it is over */
+    pthread_cond_t      idle;        /* nothing is outstanding */
+    struct desk_job    *first, **last;
+    int64_t             waiting;
+    int64_t             outstanding; /* waiting, or running */
+    bool                stopping;    /* what still waits is answered with fail, then the threads end */
+};
+
+/* --- the queue --------------------------------------------------------- */
+
+static struct desk_job *
+pop_locked(struct desk *desk)
+{
+    struct desk_job *job = desk->first;
+    if (job == NULL)
+        return NULL;
+    desk->first = job->next;
+    if (desk->first == NULL)
+        desk->last = &desk->first;
+    job->next = NULL;
+    metric_set(METRIC_DESK_DEPTH, --desk->waiting);
+    return job;
+}
+
+/* The next job; *stopping tells whether it may still run. NULL: the thread's end. */
+static struct desk_job *
+take(struct desk *desk, bool *stopping)
+{
+    lock_take(&desk->lock);
+    while (desk->first == NULL && !desk->stopping)
+        lock_wait(&desk->lock, &desk->work, -1);
+    struct desk_job *job = pop_locked(desk);
+    *stopping = desk->stopping;
+    lock_drop(&desk->lock);
+    return job;
+}
+
+static void
+job_is_done(struct desk *desk)
+{
+    lock_take(&desk->lock);
+    hf_assert(desk->outstanding > 0);
+    if (--desk->outstanding == 0)
+        pthread_cond_broadcast(&desk->idle);
+    lock_drop(&desk->lock);
+}
+
+bool
+desk_submit(struct desk *desk, struct desk_job *job)
+{
+    lock_take(&desk->lock);
+    bool room = desk->waiting < desk->queue_max && !desk->stopping;
+    if (room) {
+        job->next = NULL;
+        *desk->last = job;
+        desk->last = &job->next;
+        desk->outstanding++;
+        metric_set(METRIC_DESK_DEPTH, ++desk->waiting);
+        pthread_cond_signal(&desk->work);
+    }
+    lock_drop(&desk->lock);
+    if (!room)
+        metric_add(METRIC_OVERLOADED_TOTAL, 1);
+    return room;
+}
+
+int64_t
+desk_outstanding(struct desk *desk)
+{
+    lock_take(&desk->lock);
+    int64_t outstanding = desk->outstanding;
+    lock_drop(&desk->lock);
+    return outstanding;
+}
+
+/* --- the threads ------------------------------------------------------- */
+
+static void
+do_job(struct desk_thread *self, struct desk_job *job, bool stopping)
+{
+    if (stopping || mono_now().us >= job->deadline.us)
+        job->fail(job, &self->tools, HF_OVERLOADED);
+    else if (!pg_ready(self->tools.pg))
+        job->fail(job, &self->tools, HF_STORE_UNAVAILABLE);
+    else
+        job->run(job, &self->tools);
+}
+
+static void *
+desk_main(void *argument)
+{
+    struct desk_thread *self = argument;
+    struct desk_job *job;
+    bool stopping;
+
+    /* Connecting takes longer than a read should: it is done before somebody waits for it. */
+    if (!pg_ready(self->tools.pg))
+        LOG_EVENT(LOG_WARN, "desk_without_postgres", log_text("error", pg_last_error(self->tools.pg)));
+    while ((job = take(self->desk, &stopping)) != NULL) {
+        do_job(self, job, stopping);
+        job_is_done(self->desk);
+    }
+    return NULL;
+}
+
+static bool
+thread_start(struct desk_thread *self, struct node *node, struct desk *desk)
+{
+    pthread_attr_t attributes;
+
+    self->desk = desk;
+    self->tools.node = node;
+    self->tools.pg = pg_new(node->config, "holdfast desk", node->identity, node->clock);
+    self->tools.warm = warm_new(node->config);
+    if (self->tools.pg == NULL || self->tools.warm == NULL)
+        return false;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    self->started = pthread_attr_setstacksize(&attributes, DESK_STACK_BYTES) == 0 &&
+                    pthread_create(&self->thread, &attributes, desk_main, self) == 0;
+    pthread_attr_destroy(&attributes);
+    return self->started;
+}
+
+static void
+thread_stop(struct desk_thread *self)
+{
+    if (self->started)
+        pthread_join(self->thread, NULL);
+    if (self->tools.warm != NULL)
+        warm_free(&self->tools.warm);
+    if (self->tools.pg != NULL)
+        pg_free(&self->tools.pg);
+}
+
+static void
+tell_to_stop(struct desk *desk)
+{
+    lock_take(&desk->lock);
+    desk->stopping = true;
+    pthread_cond_broadcast(&desk->work);
+    lock_drop(&desk->lock);
+}
+
+static void
+wait_until_idle(struct desk *desk, struct mono_time deadline)
+{
+    lock_take(&desk->lock);
+    for (;;) {
+        int64_t left_us = deadline.us - mono_now().us;
+        if (desk->outstanding == 0 || left_us <= 0)
+            break;
+        lock_wait(&desk->lock, &desk->idle, (long)left_us);
+    }
+    lock_drop(&desk->lock);
+}
+
+static void
+desk_free(struct desk *desk)
+{
+    tell_to_stop(desk);
+    for (int i = 0; i < desk->thread_count; i++)
+        thread_stop(&desk->threads[i]);
+    hf_assert(desk->first == NULL && desk->outstanding == 0);
+    pthread_cond_destroy(&desk->idle);
+    pthread_cond_destroy(&desk->work);
+    lock_fini(&desk->lock);
+    free(desk->threads);
+    free(desk);
+}
+
+struct desk *
+desk_start(struct node *node)
+{
+    int count = (int)node->config->desks;
+    struct desk *desk = calloc(1, sizeof(*desk));
+    struct desk_thread *threads = calloc((size_t)count, sizeof(*threads));
+    if (desk == NULL || threads == NULL) {
+        free(desk);
+        free(threads);
+        return NULL;
+    }
+    desk->queue_max = node->config->desk_queue_max;
+    desk->thread_count = count;
+    desk->threads = threads;
+    desk->last = &desk->first;
+    lock_init(&desk->lock, LOCK_QUEUE);
+    lock_cond_init(&desk->work);
+    lock_cond_init(&desk->idle);
+    for (int i = 0; i < count; i++) {
+        if (!thread_start(&threads[i], node, desk)) {
+            desk_free(desk);
+            return NULL;
+        }
+    }
+    return desk;
+}
+
+void
+desk_stop(struct desk **desk, struct mono_time deadline)
+{
+    if (*desk == NULL)
+        return;
+    wait_until_idle(*desk, deadline);
+    desk_free(*desk);
+    *desk = NULL;
+}
