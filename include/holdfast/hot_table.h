@@ -10,16 +10,20 @@
  *
  * Trust. An entry refuses only while it is trusted: always while this node is
  * alone (hot_table_set_alone), otherwise until hot_lease after the read or
- * commit that it rests on began. An epoch counter voids everything at once.
+ * commit that it rests on began. A distrust voids everything at once: what rests
+ * on a read or commit that began before it is not trusted any more, also if it is
+ * learned only later.
  *
  * Callers:  api (hot check), engine (claim, settle), upkeep (tick, trust).
  * Threads:  every function may be called from any thread.
- * Locks:    takes one shard lock (rank SHARD), never two, never across I/O.
+ * Locks:    takes one shard lock (rank SHARD), never two at a time, never across I/O.
  * Memory:   the table owns its entries; callers get copies, no pointer leaves a
  *           lock. Parked requests are the caller's; the table only links them.
  * Limits:   hot_seats_max entries; when full, freed seats go first, then entries
  *           without a timer, farthest from use; never a claim, never an entry
- *           whose timer is this node's. parked_max parked requests.
+ *           whose timer is this node's. Work per call is bounded. When nothing may
+ *           go, a claim is HOT_FULL and news are dropped (Postgres knows them).
+ *           parked_max parked requests. 1,000,000 seats take under 200 bytes each.
  * Source:   shards with table, timer and waiters under one lock: HAProxy's
  *           stick tables; hierarchical wheels: Varghese & Lauck 1987.
  */
@@ -40,7 +44,10 @@ enum seat_status { SEAT_AVAILABLE, SEAT_HELD, SEAT_SOLD, SEAT_BLOCKED, SEAT_REMO
 const char *seat_status_word(enum seat_status status); /* "available", ... */
 bool seat_status_parse(struct slice word, enum seat_status *status);
 
-/* Borrowed for the call. */
+/*
+ * Borrowed for the call. Each part is 1 to ID_BYTES_MAX bytes without a NUL, checked by
+ * the caller (id_is_valid). A seat that begins with '~' stands for a hold without seats.
+ */
 struct seat_key {
     struct slice org;
     struct slice event;
@@ -72,9 +79,16 @@ void hot_table_free(struct hot_table **table);
 
 /* --- trust ------------------------------------------------------------- */
 
-/* Alone: no other node is alive, so entries are trusted without a lease. */
+/*
+ * Alone: no other node is alive, so entries are trusted without a lease. A new table is
+ * not alone. Becoming alone is a distrust too: the peer that died may have committed what
+ * it never told. The same again changes nothing.
+ */
 void hot_table_set_alone(struct hot_table *table, bool alone);
-/* Voids every entry at once (fail-over, a gap in what peers told). Claims and timers stay. */
+/*
+ * Voids every entry at once (fail-over, a gap in what peers told): from now on only what
+ * began after this call is trusted, by mono_now. Claims and timers stay; no walk.
+ */
 void hot_table_distrust(struct hot_table *table);
 
 /* --- claims ------------------------------------------------------------ */
@@ -121,9 +135,12 @@ int hot_table_order(const struct hot_table *table, const struct seat_key *a, con
 
 /*
  * Ends this caller's claim and learns `view` (NULL: nothing was learned, e.g. the
- * request failed). began: when the read or transaction that it rests on began.
- * arm: this node shall expire it (only for SEAT_HELD). Gives back the parked
- * requests, first come first, through *waiters; the caller dispatches them anew.
+ * request failed; the claim must be pending, and it is the caller's, who asserts it
+ * by calling). began: when the read or transaction that it rests on began.
+ * arm: this node shall expire it (only a SEAT_HELD that is not in payment is armed).
+ * Gives back the parked requests, first come first, through *waiters (NULL: none);
+ * the caller dispatches them anew. A view older than what is known is not learned,
+ * the claim ends all the same; an entry about which nothing is known is removed.
  */
 void hot_table_settle(struct hot_table *table, const struct seat_key *seat,
                       const struct seat_view *view, struct mono_time began, bool arm,
@@ -133,7 +150,9 @@ void hot_table_settle(struct hot_table *table, const struct seat_key *seat,
 
 /*
  * Takes in what Postgres said about a seat, if its version is not older than what is known.
- * The same version renews the lease. Never touches a pending claim.
+ * A newer version replaces the timer, too: armed with `arm`, else none. The same version
+ * renews the lease, arms if `arm` says so and no timer is there, and never disarms.
+ * Never touches a pending claim.
  */
 void hot_table_learn(struct hot_table *table, const struct seat_key *seat,
                      const struct seat_view *view, struct mono_time began, bool arm);
@@ -147,7 +166,10 @@ uint64_t hot_table_change_count(struct hot_table *table, const struct seat_key *
 bool hot_table_fill(struct hot_table *table, const struct seat_key *seat,
                     const struct seat_view *view, struct mono_time began, uint64_t change_count);
 
-/* A copy of a trusted, settled entry. False: Postgres must be asked. A hold that is over within error_us is not told either. */
+/*
+ * A copy of a trusted entry without a pending claim. False: Postgres must be asked.
+ * A hold that is over, or may be within error_us, is not told either.
+ */
 bool hot_table_read(struct hot_table *table, const struct seat_key *seat, struct db_time now,
                     int64_t error_us, struct mono_time mono, struct seat_view *view);
 
@@ -165,10 +187,15 @@ struct hot_due {
 /*
  * Turns the wheels to `now`; fills due[] with up to `max` seats whose timers fired
  * (each is disarmed) and returns how many. Call again while it returns max.
+ * No timer fires before its time by `now`, nor later than the first tick 10 ms after
+ * it. `now` may jump either way. Tombstones age by the ticks: call it always.
  */
 int hot_table_tick(struct hot_table *table, struct db_time now, struct hot_due *due, int max);
 
-/* Arms a timer again, for an expiry that came early or failed. No-op if the entry moved on. */
+/*
+ * Arms a timer again, for an expiry that came early or failed; a time that is past fires
+ * with the next tick of the clock. No-op if the entry moved on (another hold, in payment).
+ */
 void hot_table_rearm(struct hot_table *table, const struct seat_key *seat,
                      const struct uuid *hold_id, struct db_time at);
 
@@ -186,7 +213,7 @@ void hot_table_numbers(struct hot_table *table, struct hot_numbers *numbers);
 int64_t hot_table_count_held(struct hot_table *table, struct slice org, struct slice event,
                              struct db_time now);
 
-/* Walks every shard under its lock and asserts what must hold. For tests. */
+/* Walks every shard and asserts what must hold. For tests, while no other thread uses the table. */
 void hot_table_validate(struct hot_table *table);
 
 #endif
