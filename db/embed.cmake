@@ -71,11 +71,16 @@ endif()
 set(embed_dir ${CMAKE_BINARY_DIR}/generated)
 file(MAKE_DIRECTORY ${embed_dir}/holdfast ${embed_dir}/warm)
 
-# embed_write(<output> <files> <definitions>...): runs this file as a script when a file changes.
+# embed_write(<output> <files> <definitions>...): runs this file as a script when a file changes;
+# an enum only when one comes or goes, or every edit of a statement would build all anew.
 function(embed_write out files)
     set(definitions "")
+    set(contents ${files})
     foreach(definition IN LISTS ARGN)
         list(APPEND definitions "-D${definition}")
+        if(definition MATCHES "^ENUM=")
+            set(contents "")
+        endif()
     endforeach()
     list(JOIN files "|" joined)
     add_custom_command(
@@ -83,7 +88,7 @@ function(embed_write out files)
         COMMAND ${CMAKE_COMMAND} "-DOUT=${out}" "-DFILES=${joined}" ${definitions}
                 -P ${CMAKE_SOURCE_DIR}/db/embed.cmake
         # The list itself is a dependency too: a removed file leaves no newer one behind.
-        DEPENDS ${files} ${CMAKE_SOURCE_DIR}/db/embed.cmake ${out}.list
+        DEPENDS ${contents} ${CMAKE_SOURCE_DIR}/db/embed.cmake ${out}.list
         VERBATIM)
     file(CONFIGURE OUTPUT ${out}.list CONTENT "${joined}\n" @ONLY)
 endfunction()

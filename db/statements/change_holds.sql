@@ -80,7 +80,7 @@ c AS MATERIALIZED (
         WHEN l.active = 0 AND r.what = 'confirm' AND l.last_status = 'converted' THEN 'same'
         WHEN l.active = 0 THEN CASE WHEN l.last_status = 'expired' THEN 'hold_expired' ELSE 'hold_not_active' END
         WHEN l.paying OR s.paying THEN
-            CASE WHEN r.what IN ('extend', 'transfer') THEN 'hold_not_active' ELSE 'payment_in_flight' END
+            'payment_in_flight'
         WHEN r.what = 'remove' AND d.found < d.asked THEN
             CASE WHEN l.until <= clk.now THEN 'hold_expired' WHEN r.repeat THEN 'same' ELSE 'seat_not_found' END
         WHEN s.locked < s.wanted THEN 'locked'
