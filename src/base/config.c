@@ -401,7 +401,8 @@ env_set(struct config *config, char error[CONFIG_ERROR_BYTES])
 /* ---- the flags ---- */
 
 struct flag {
-    struct slice name;
+    struct slice word; /* "--workers" */
+    struct slice name; /* "workers" */
     const char  *value; /* NULL: there is none */
     int          words; /* 1 or 2; 0: this word is no flag */
 };
@@ -412,10 +413,10 @@ flag_at(int argc, char **argv, int at)
     const char *word = argv[at];
 
     if (word[0] != '-' || word[1] == '\0')
-        return (struct flag){ SLICE_EMPTY, NULL, 0 };
-    const char *name = word + 1 + (word[1] == '-');
+        return (struct flag){ SLICE_EMPTY, SLICE_EMPTY, NULL, 0 };
+    const char *name = word[1] == '-' ? word + 2 : word; /* no setting begins with a dash */
     size_t len = strcspn(name, "=");
-    struct flag flag = { { name, len }, NULL, 1 };
+    struct flag flag = { { word, (size_t)(name - word) + len }, { name, len }, NULL, 1 };
     if (name[len] == '=') {
         flag.value = name + len + 1;
     } else if (at + 1 < argc) {
@@ -457,7 +458,7 @@ flag_set(struct config *config, const struct flag *flag, char error[CONFIG_ERROR
         return true;
     const struct setting *setting = setting_find(flag->name);
     if (setting == NULL)
-        return fail(error, "--%.*s: there is no such setting", SLICE_ARG(flag->name));
+        return fail(error, "%.*s: there is no such setting", SLICE_ARG(flag->word));
     if (flag->value == NULL)
         return fail(error, "--%s: the value is missing", setting->name);
     snprintf(origin, sizeof(origin), "--%s", setting->name);

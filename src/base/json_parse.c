@@ -13,20 +13,32 @@
  */
 #define JSON_INT_MAX 9007199254740991.0
 
+/* cJSON 1.7.15 without its distribution's patches cuts a number after 63 characters. */
+static bool
+is_blank(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r'))
+        at++;
+    return at == end;
+}
+
 struct cJSON *
 json_parse(struct slice text, struct json_error *error)
 {
+    const char *stop = NULL;
+
     if (!json_scan(text, error))
         return NULL;
 
     errno = 0;
-    cJSON *tree = cJSON_ParseWithLength(text.ptr, text.len);
-    if (tree == NULL) {
-        /* Of what the scanner passes, cJSON refuses only numbers of 64 characters and more. */
-        error->offset = 0;
-        error->reason = errno == ENOMEM ? "out of memory" : "a number has too many digits";
-    }
-    return tree;
+    cJSON *tree = cJSON_ParseWithLengthOpts(text.ptr, text.len, &stop, false);
+    if (tree != NULL && is_blank(stop, text.ptr + text.len))
+        return tree;
+    /* Such numbers are all that the scanner passes and some cJSON doesn't take whole. */
+    error->offset = stop != NULL ? (size_t)(stop - text.ptr) : 0;
+    error->reason = errno == ENOMEM ? "out of memory" : "a number has too many digits";
+    cJSON_Delete(tree);
+    return NULL;
 }
 
 bool

@@ -216,7 +216,7 @@ request_slot(const char *route, enum hf_status status)
 void
 metric_request(const char *route, enum hf_status status)
 {
-    hf_assert((unsigned)status < HF_STATUS_COUNT);
+    hf_assert(route != NULL && (unsigned)status < HF_STATUS_COUNT);
     count(&own_stripe()->requests[request_slot(route, status)], 1);
 }
 
@@ -435,8 +435,9 @@ request_lines_collect(struct request_line lines[REQUEST_COUNTS])
             continue;
         struct request_line line = { "other", (enum hf_status)(i - REQUEST_SLOTS), sum };
         if (i < REQUEST_SLOTS) {
-            /* A slot is counted in only after its key is there, by the same thread. */
             uint64_t key = atomic_load_explicit(&request_keys[i], memory_order_relaxed);
+            if (key == 0)
+                continue; /* a count seen before its key: the next reading has both */
             line.route = (const char *)(uintptr_t)(key >> 8);
             line.status = (enum hf_status)(key & 0xff);
         }
