@@ -150,7 +150,8 @@ number_set(struct config *config, const struct setting *setting, const char *val
     int64_t number;
 
     if (!config_number_parse(setting->kind, value, &number))
-        return fail(error, "%s: '%s' is not %s", origin, value, config_kind_describe(setting->kind));
+        return fail(error, "%s: '%s' is not %s", origin, value,
+                    config_kind_describe(setting->kind));
     if (!number_is_in_range(setting, number))
         return fail(error, "%s: %s is not between %s and %s", origin, value, setting->least,
                     setting->most);
@@ -163,7 +164,8 @@ bool_set(struct config *config, const struct setting *setting, const char *value
          const char *origin, char error[CONFIG_ERROR_BYTES])
 {
     if (!config_bool_parse(value, bool_at(config, setting)))
-        return fail(error, "%s: '%s' is not %s", origin, value, config_kind_describe(setting->kind));
+        return fail(error, "%s: '%s' is not %s", origin, value,
+                    config_kind_describe(setting->kind));
     return true;
 }
 
@@ -382,7 +384,8 @@ env_common_set(struct config *config, const char *env_name, const char *name,
 {
     const char *value = getenv(env_name);
 
-    return value == NULL || setting_set(config, setting_find(slice_of(name)), value, env_name, error);
+    return value == NULL ||
+           setting_set(config, setting_find(slice_of(name)), value, env_name, error);
 }
 
 static bool

@@ -83,7 +83,8 @@ commas_stand_between_values_and_nowhere_else(void **state)
     json_field_bool(&w, "f", false);
     json_object_end(&w);
     json_object_end(&w);
-    assert_written("{\"a\":1,\"b\":[[],{},-2,null,[3]],\"c\":true,\"d\":\"x\",\"e\":{\"f\":false}}");
+    assert_written("{\"a\":1,\"b\":[[],{},-2,null,[3]],"
+                   "\"c\":true,\"d\":\"x\",\"e\":{\"f\":false}}");
 }
 
 static void
@@ -166,7 +167,8 @@ static void
 good_utf8_is_left_alone(void **state)
 {
     (void)state;
-    ASSERT_TEXT("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8e\xab", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8e\xab");
+    ASSERT_TEXT("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8e\xab",
+                "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8e\xab");
     ASSERT_TEXT("\xc2\x80\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xf0\x90\x80\x80\xf4\x8f\xbf\xbf",
                 "\xc2\x80\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
 }
