@@ -32,7 +32,7 @@ asan tsan:
 	@$(PYTHON) $(SUPPORT)/run_tests.py build/$@
 
 bench: build
-	@$(SUPPORT)/install-packages.sh run bench
+	@$(SUPPORT)/install-packages.sh run test bench
 	@$(PYTHON) bench/run.py
 
 format:

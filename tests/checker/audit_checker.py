@@ -4,7 +4,7 @@
 Written against the tables alone; shares no code and no query with the server, so that a fault in the server's own
 `verify` can't hide here. Prints each violation; exit status 1 if there is any, 2 for a usage error.
 
-The story of a seat is its audit rows in order of version. It must be gapless, each step must be legal from where the
+The story of a seat (and of an area) is its audit rows in order of version. It must be gapless, each step must be legal from where the
 step before left the seat, times must allow it, and its end must be what `seats` and `seat_holds` say. Everything is read
 in one snapshot, so the server may be running.
 """
@@ -26,6 +26,10 @@ Violation.__str__ = lambda v: f"{v.kind}: {v.org}/{v.event}/{v.subject}: {v.deta
 Entry = collections.namedtuple("Entry", "org event seat version action hold user at until reason id")
 SeatRow = collections.namedtuple("SeatRow", "org event seat version status hold user until")
 Line = collections.namedtuple("Line", "org event seat hold user status until")
+# `seat` is the area's id in these: both kinds of story are read and joined alike.
+AreaEntry = collections.namedtuple("AreaEntry", "org event seat version action hold quantity at until reason id")
+AreaRow = collections.namedtuple("AreaRow", "org event seat version capacity held sold")
+AreaSums = collections.namedtuple("AreaSums", "org event seat held sold")
 
 
 # --- reading -------------------------------------------------------------------------------------------------
@@ -84,6 +88,31 @@ def lines_of(cursor, org, event):
         ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C" """, parameters)
 
 
+def area_entries_of(cursor, org, event):
+    scope, parameters = of_scope(org, event)
+    return rows(cursor, AreaEntry, f"""
+        SELECT org_id, event_id, area_id, version, action::text, hold_id::text, quantity, at, held_until, reason, id
+        FROM audit_log WHERE area_id IS NOT NULL{scope}
+        ORDER BY org_id COLLATE "C", event_id COLLATE "C", area_id COLLATE "C", version, id""", parameters)
+
+
+def areas_of(cursor, org, event):
+    scope, parameters = of_scope(org, event)
+    return rows(cursor, AreaRow, f"""
+        SELECT org_id, event_id, area_id, version, capacity, held, sold FROM areas WHERE true{scope}
+        ORDER BY org_id COLLATE "C", event_id COLLATE "C", area_id COLLATE "C" """, parameters)
+
+
+def area_sums_of(cursor, org, event):
+    """What the lines add up to."""
+    scope, parameters = of_scope(org, event)
+    return rows(cursor, AreaSums, f"""
+        SELECT org_id, event_id, area_id, coalesce(sum(quantity) FILTER (WHERE status = 'active'), 0),
+               coalesce(sum(quantity) FILTER (WHERE status = 'converted'), 0)
+        FROM seat_holds WHERE area_id IS NOT NULL{scope} GROUP BY 1, 2, 3
+        ORDER BY org_id COLLATE "C", event_id COLLATE "C", area_id COLLATE "C" """, parameters)
+
+
 def grouped(sorted_rows):
     return itertools.groupby(sorted_rows, key=lambda row: (row.org, row.event, row.seat))
 
@@ -119,7 +148,7 @@ class Story:
     user: str = None
     until: object = None
     last_at: object = None
-    ends: dict = dataclasses.field(default_factory=dict)  # hold -> the status that its line must have
+    ends: dict = dataclasses.field(default_factory=dict)  # hold -> per take, the statuses its line may have
     violations: list = dataclasses.field(default_factory=list)
 
     def wrong(self, kind, detail):
@@ -192,7 +221,7 @@ def seat_held(story, entry):
     elif entry.until <= entry.at:
         story.wrong("born_dead", f"hold {entry.hold} from {entry.at} until {entry.until}")
     story.status, story.hold, story.user, story.until = "held", entry.hold, entry.user, entry.until
-    story.ends[entry.hold] = {"active"}
+    story.ends.setdefault(entry.hold, []).append({"active"})
 
 
 def hold_extended(story, entry):
@@ -228,15 +257,21 @@ def seat_sold(story, entry):
         same_hold(story, entry)
         still_alive(story, entry)
     story.status, story.hold, story.until = "sold", entry.hold, None
-    story.ends[entry.hold] = {"converted"}
+    end_take(story, entry.hold, {"converted"})
 
 
 def seat_released(story, entry):
     if legal(story, entry, "held", "sold"):
         same_hold(story, entry)
         check_reason(story, entry)
-    story.ends[story.hold] = {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"}
+    end_take(story, story.hold, {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"})
     story.free()
+
+
+def end_take(story, hold, statuses):
+    """What the line of the take that just ended must say. A hold may take a seat again, with a new line."""
+    if hold in story.ends:
+        story.ends[hold][-1] = statuses
 
 
 def check_reason(story, entry):
@@ -309,42 +344,126 @@ def check_lines(story, seat, lines):
     for line in own:
         if line.user != seat.user or (wanted == "active" and line.until != seat.until):
             story.wrong("line_differs", f"seats: {seat.user} until {seat.until}; line: {line.user} until {line.until}")
-    for line in lines:
-        if line.hold not in story.ends:
-            story.wrong("line_unknown", f"{line.status} line of {line.hold}, which no audit row took")
-        elif line.status not in story.ends[line.hold]:
-            story.wrong("line_status", f"line of {line.hold} is {line.status}, not {sorted(story.ends[line.hold])}")
+    for hold in {line.hold for line in lines} - story.ends.keys():
+        story.wrong("line_unknown", f"a line of {hold}, which no audit row took")
+    for hold, takes in story.ends.items():
+        check_takes(story, hold, takes, [line.status for line in lines if line.hold == hold])
 
 
-def check_areas(cursor, org, event):
-    """Counts of areas are the sums of their lines, within the capacity."""
-    scope, parameters = of_scope(org, event)
-    cursor.execute(f"""
-        SELECT a.org_id, a.event_id, a.area_id, a.capacity, a.held, a.sold,
-               coalesce(l.held, 0), coalesce(l.sold, 0)
-        FROM areas a LEFT JOIN (
-            SELECT org_id, event_id, area_id, sum(quantity) FILTER (WHERE status = 'active') AS held,
-                   sum(quantity) FILTER (WHERE status = 'converted') AS sold
-            FROM seat_holds WHERE area_id IS NOT NULL GROUP BY 1, 2, 3) l USING (org_id, event_id, area_id)
-        WHERE true{scope}""", parameters)
-    for area_org, area_event, area, capacity, held, sold, held_lines, sold_lines in cursor.fetchall():
-        if (held, sold) != (held_lines, sold_lines):
-            yield Violation("area_counts", area_org, area_event, area,
-                            f"held {held} sold {sold}; lines: held {held_lines} sold {sold_lines}")
-        if held + sold > capacity:
-            yield Violation("area_oversold", area_org, area_event, area, f"{held} + {sold} of {capacity}")
+def check_takes(story, hold, takes, statuses):
+    """One line per take, each with a status that fits. Strict ones choose first."""
+    left = list(statuses)
+    for wanted in sorted(takes, key=len):
+        found = next((status for status in left if status in wanted), None)
+        if found is None:
+            story.wrong("line_status", f"lines of {hold} are {statuses}; none is left for {sorted(wanted)}")
+            return
+        left.remove(found)
+    if left:
+        story.wrong("line_unknown", f"lines of {hold} are {statuses}; {left} were never taken")
+
+
+# --- the story of an area ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class AreaStory(Story):
+    """How much each hold has of an area, and until when; and what is sold."""
+
+    held: dict = dataclasses.field(default_factory=dict)  # hold -> (quantity, until)
+    sold: dict = dataclasses.field(default_factory=dict)  # hold -> quantity
+
+
+def tell_area(key, entries):
+    story = AreaStory(key)
+    for entry in entries:
+        check_version(story, entry)
+        check_time(story, entry)
+        if entry.action == "area_changed":
+            continue
+        if entry.action not in AREA_STEPS:
+            story.wrong("unknown_action", f"{entry.action} at version {entry.version}")
+        elif entry.action == "seat_held":
+            area_held(story, entry)
+        elif entry.hold in story.held:
+            AREA_STEPS[entry.action](story, entry, *story.held[entry.hold])
+        else:
+            story.wrong("illegal_step", f"{entry.action} at version {entry.version}: {entry.hold} has nothing of it")
+    return story
+
+
+def area_held(story, entry):
+    if entry.hold in story.held:
+        story.wrong("illegal_step", f"seat_held at version {entry.version}: {entry.hold} has some of it already")
+    story.held[entry.hold] = (entry.quantity, entry.until)
+
+
+def area_kept(story, entry, quantity, until):
+    """Extended, changed or transferred: the quantity stays unless the row says otherwise."""
+    if entry.at >= until:
+        story.wrong("after_end", f"{entry.action} at {entry.at}, the hold {entry.hold} ended at {until}")
+    changed = entry.quantity if entry.action == "hold_changed" else quantity
+    story.held[entry.hold] = (changed, entry.until if entry.action == "hold_extended" else until)
+
+
+def area_sold(story, entry, quantity, until):
+    if entry.at >= until:
+        story.wrong("after_end", f"seat_sold at {entry.at}, the hold {entry.hold} ended at {until}")
+    same_quantity(story, entry, quantity)
+    del story.held[entry.hold]
+    story.sold[entry.hold] = story.sold.get(entry.hold, 0) + quantity
+
+
+def area_released(story, entry, quantity, until):
+    if entry.reason == "ttl_expired" and entry.at < until:
+        story.wrong("expired_early", f"{entry.hold} expired at {entry.at}, its end is {until}")
+    same_quantity(story, entry, quantity)
+    del story.held[entry.hold]
+
+
+def same_quantity(story, entry, quantity):
+    if entry.quantity != quantity:
+        story.wrong("wrong_quantity", f"{entry.action} of {entry.quantity}; {entry.hold} has {quantity}")
+
+
+AREA_STEPS = {"seat_held": area_held, "hold_extended": area_kept, "hold_changed": area_kept,
+              "hold_transferred": area_kept, "seat_sold": area_sold, "seat_released": area_released}
+
+
+def check_area_end(story, area_rows, sums):
+    """The counts must be what the story and, apart from it, the lines add up to."""
+    if len(area_rows) != 1:
+        story.wrong("area_missing", f"{len(area_rows)} rows in areas")
+        return
+    area = area_rows[0]
+    told = (story.version, sum(quantity for quantity, _ in story.held.values()), sum(story.sold.values()))
+    if told != (area.version, area.held, area.sold):
+        story.wrong("final_state", f"version, held, sold: the audit log ends with {told}, "
+                                   f"areas has {(area.version, area.held, area.sold)}")
+    lines = (sums[0].held, sums[0].sold) if sums else (0, 0)
+    if lines != (area.held, area.sold):
+        story.wrong("area_counts", f"held {area.held} sold {area.sold}; lines: held {lines[0]} sold {lines[1]}")
+    if area.held + area.sold > area.capacity:
+        story.wrong("area_oversold", f"{area.held} + {area.sold} of {area.capacity}")
+
+
+# --- all of it -----------------------------------------------------------------------------------------------
 
 
 def check_event(connection, org=None, event=None):
     """The violations of one event, of one organization's events, or of all."""
     violations = []
-    with snapshot(connection) as cursor, connection.cursor() as seats, connection.cursor() as lines:
-        for key, entries, seat_rows, seat_lines in joined(
-                entries_of(cursor, org, event), seats_of(seats, org, event), lines_of(lines, org, event)):
+    with snapshot(connection) as cursor:
+        for key, entries, seat_rows, lines in joined(
+                entries_of(cursor, org, event), seats_of(cursor, org, event), lines_of(cursor, org, event)):
             story = tell(key, entries)
-            check_end(story, seat_rows, seat_lines)
+            check_end(story, seat_rows, lines)
             violations += story.violations
-        violations += check_areas(cursor, org, event)
+        for key, entries, area_rows, sums in joined(
+                area_entries_of(cursor, org, event), areas_of(cursor, org, event), area_sums_of(cursor, org, event)):
+            story = tell_area(key, entries)
+            check_area_end(story, area_rows, sums)
+            violations += story.violations
     return violations
 
 

@@ -15,9 +15,9 @@ CREATE TABLE seats (org_id text, event_id text, seat_id text, version bigint, st
                     user_id text, held_until timestamptz);
 CREATE TABLE seat_holds (org_id text, event_id text, seat_id text, area_id text, quantity int DEFAULT 1, hold_id uuid,
                          user_id text, status text, held_until timestamptz);
-CREATE TABLE areas (org_id text, event_id text, area_id text, capacity int, held int, sold int);
-CREATE TABLE audit_log (id bigint GENERATED ALWAYS AS IDENTITY, org_id text, event_id text, seat_id text, version bigint,
-                        action text, hold_id uuid, user_id text, at timestamptz, held_until timestamptz, reason text);
+CREATE TABLE areas (org_id text, event_id text, area_id text, version bigint, capacity int, held int, sold int);
+CREATE TABLE audit_log (id bigint GENERATED ALWAYS AS IDENTITY, org_id text, event_id text, seat_id text, area_id text,
+                        version bigint, action text, quantity int, hold_id uuid, user_id text, at timestamptz, held_until timestamptz, reason text);
 """
 H1, H2 = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 NOON = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.timezone.utc)
@@ -67,8 +67,16 @@ class World:
         self.sql("INSERT INTO seat_holds VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s)",
                  self.org, seat, area, quantity, hold, user, status, at(until))
 
-    def area(self, capacity, held, sold):
-        self.sql("INSERT INTO areas VALUES (%s, 'e', 'floor', %s, %s, %s)", self.org, capacity, held, sold)
+    def area(self, version, capacity, held, sold):
+        self.sql("INSERT INTO areas VALUES (%s, 'e', 'floor', %s, %s, %s, %s)", self.org, version, capacity, held, sold)
+
+    def area_line(self, hold, status, quantity):
+        self.line(hold, status, seat=None, area="floor", quantity=quantity)
+
+    def area_audit(self, version, action, hold, quantity, when=0, until=100, reason=None):
+        self.sql("INSERT INTO audit_log (org_id, event_id, area_id, version, action, hold_id, quantity, user_id, at,"
+                 " held_until, reason) VALUES (%s, 'e', 'floor', %s, %s, %s, %s, 'u', %s, %s, %s)",
+                 self.org, version, action, hold, quantity, at(when), at(until), reason)
 
     def kinds(self):
         return {violation.kind for violation in audit_checker.check_event(self.connection, self.org, "e")}
@@ -242,7 +250,7 @@ def test_an_audit_row_without_a_seat_is_found(world):
 def test_a_held_seat_without_its_line_is_found(world):
     held_until_100(world)
     world.seat(1, "held", H1, 100)
-    assert world.kinds() == {"line_missing"}
+    assert world.kinds() == {"line_missing", "line_status"}
 
 
 def test_a_second_active_line_is_found(world):
@@ -268,25 +276,84 @@ def test_a_line_with_another_end_or_owner_is_found(world):
     assert world.kinds() == {"line_differs"}
 
 
-def test_an_area_whose_counts_are_the_sums_of_its_lines_is_clean(world):
-    world.area(10, 3, 2)
-    world.line(H1, "active", seat=None, area="floor", quantity=3)
-    world.line(H2, "converted", seat=None, area="floor", quantity=2)
+def test_a_hold_that_took_a_seat_twice_has_a_line_for_each_time(world):
+    held_until_100(world)
+    world.audit(2, "seat_released", H1, 10, reason="user_cancelled")
+    world.audit(3, "seat_held", H1, 20, 100)
+    world.seat(3, "held", H1, 100)
+    world.line(H1, "cancelled")
+    world.line(H1, "active")
+    assert world.kinds() == set()
+
+
+def test_a_line_for_a_take_that_never_was_is_found(world):
+    held_until_100(world)
+    world.seat(1, "held", H1, 100)
+    world.line(H1, "active")
+    world.line(H1, "cancelled")
+    assert world.kinds() == {"line_unknown"}
+
+
+def an_area_of_ten(world):
+    """Three for H1, who buys them; four for H2, who keeps two of them."""
+    world.area_audit(1, "seat_held", H1, 3)
+    world.area_audit(2, "seat_held", H2, 4)
+    world.area_audit(3, "hold_changed", H2, 2, 10)
+    world.area_audit(4, "hold_extended", H2, 2, 20, 200)
+    world.area_audit(5, "seat_sold", H1, 3, 30)
+
+
+def test_an_area_whose_counts_are_what_was_taken_is_clean(world):
+    an_area_of_ten(world)
+    world.area(5, 10, 2, 3)
+    world.area_line(H2, "active", 2)
+    world.area_line(H1, "converted", 3)
+    assert world.kinds() == set()
+
+
+def test_an_area_nobody_took_of_is_clean(world):
+    world.area(1, 10, 0, 0)
+    world.area_audit(1, "area_changed", None, 10)
     assert world.kinds() == set()
 
 
 def test_an_area_whose_counts_are_not_the_sums_of_its_lines_is_found(world):
-    world.area(10, 4, 2)
-    world.line(H1, "active", seat=None, area="floor", quantity=3)
-    world.line(H2, "converted", seat=None, area="floor", quantity=2)
+    an_area_of_ten(world)
+    world.area(5, 10, 2, 3)
+    world.area_line(H2, "active", 1)
+    world.area_line(H1, "converted", 3)
     assert world.kinds() == {"area_counts"}
 
 
+def test_an_area_whose_counts_are_not_what_was_taken_is_found(world):
+    an_area_of_ten(world)
+    world.area(5, 10, 4, 3)
+    world.area_line(H2, "active", 4)
+    world.area_line(H1, "converted", 3)
+    assert world.kinds() == {"final_state"}
+
+
 def test_an_oversold_area_is_found(world):
-    world.area(4, 3, 2)
-    world.line(H1, "active", seat=None, area="floor", quantity=3)
-    world.line(H2, "converted", seat=None, area="floor", quantity=2)
+    an_area_of_ten(world)
+    world.area(5, 4, 2, 3)
+    world.area_line(H2, "active", 2)
+    world.area_line(H1, "converted", 3)
     assert world.kinds() == {"area_oversold"}
+
+
+@pytest.mark.parametrize("version, action, hold, quantity, when, reason, kind", [
+    (2, "seat_sold", H1, 3, 100, None, "after_end"),
+    (2, "seat_sold", H1, 2, 50, None, "wrong_quantity"),
+    (2, "seat_sold", H2, 3, 50, None, "illegal_step"),
+    (2, "seat_held", H1, 3, 50, None, "illegal_step"),
+    (2, "seat_released", H1, 3, 99, "ttl_expired", "expired_early"),
+    (3, "seat_released", H1, 3, 50, "user_cancelled", "version_gap"),
+    (2, "seat_blocked", H1, 3, 50, None, "unknown_action")])
+def test_a_step_of_an_area_that_can_not_be_is_found(world, version, action, hold, quantity, when, reason, kind):
+    world.area_audit(1, "seat_held", H1, 3)
+    world.area_audit(version, action, hold, quantity, when, reason=reason)
+    world.area(version, 10, 0, 0)
+    assert kind in world.kinds()
 
 
 def test_faults_of_another_organization_are_its_own(world, connection):
