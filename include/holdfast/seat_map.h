@@ -10,7 +10,7 @@
  * A body (and its gzip) is rendered once per position and shared by all readers.
  *
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
- *           the caller between seat_map_want and seat_map_load.
+ *           the caller between seat_maps_get and seat_maps_load.
  * Limits:   maps_max events; the one longest unused goes.
  */
 #ifndef HOLDFAST_SEAT_MAP_H
@@ -30,6 +30,10 @@ struct pg_result;
 struct seat_maps *seat_maps_new(int maps_max);
 void seat_maps_free(struct seat_maps **maps);
 
+/* Alone: no other node is alive, so a map in memory that this node moved forward is the truth. */
+void seat_maps_set_alone(struct seat_maps *maps, bool alone);
+bool seat_maps_alone(const struct seat_maps *maps);
+
 /* A committed change of one seat. Ignored for events whose map is not in memory, and for older versions. */
 void seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat, const struct seat_view *view);
 /* Seats were added, changed in their attributes or removed, or an area's numbers moved: load anew at the next reading. */
@@ -37,13 +41,16 @@ void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice
 /* Area counts moved by a committed change. */
 void seat_maps_area(struct seat_maps *maps, struct slice org, struct slice event, struct slice area,
                     int64_t held, int64_t sold, int64_t version);
+/* Other nodes may have changed anything: every map is compared with Postgres before it is served again. */
+void seat_maps_distrust(struct seat_maps *maps);
 /* Everything is void (another server answers now). */
 void seat_maps_forget(struct seat_maps *maps);
 
 enum seat_map_answer {
     SEAT_MAP_BODY,        /* *body (one reference) is the answer */
     SEAT_MAP_NOT_MODIFIED,/* the client's If-None-Match is still true */
-    SEAT_MAP_LOAD         /* not in memory, or too old: load it (see seat_map_load), then ask again */
+    SEAT_MAP_LOAD,        /* not in memory, or too old: load it (see seat_maps_load), then ask again */
+    SEAT_MAP_RENDER       /* it takes too long to write here: ask again from a thread that may (may_render) */
 };
 
 struct seat_map_request {
@@ -53,12 +60,20 @@ struct seat_map_request {
     bool             gzip;          /* the client takes it */
     struct db_time   now;           /* database clock: what is over shows as available */
     struct mono_time fresh_since;   /* a map that rests on an older read must be loaded; 0: any age */
+    /*
+     * False on a loop: only what is ready or small is answered. True: the caller may spend
+     * milliseconds, has made sure that the event exists, and may wait for another's rendering.
+     */
+    bool             may_render;
+    /* The position that a SEAT_MAP_RENDER named: a body made since then will do. 0: only the newest. */
+    uint64_t         at_least;
 };
 
 struct seat_map_reply {
     struct http_body *body;    /* one reference, the caller's */
     bool              gzip;    /* body is gzip */
-    char              etag[96]; /* W/"<event>-<version>" */
+    char              etag[128]; /* W/"<event>-<version>" */
+    uint64_t          position; /* with SEAT_MAP_RENDER: see at_least */
 };
 
 enum seat_map_answer seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
@@ -66,7 +81,9 @@ enum seat_map_answer seat_maps_get(struct seat_maps *maps, const struct seat_map
 
 /*
  * Takes in the rows of read_seat_map and read_areas, read in that order by a read that began at
- * `began`; seats that this node has moved past meanwhile stay ahead (versions only go forward).
+ * `began`, after seat_maps_get (with may_render) said SEAT_MAP_LOAD; seats that this node has moved
+ * past meanwhile stay ahead (versions only go forward). Changes that came while nothing was in
+ * memory yet can be missing: then the next get says SEAT_MAP_LOAD once more.
  * False: no memory.
  */
 bool seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,

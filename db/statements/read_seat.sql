@@ -1,0 +1,11 @@
+-- read_seat - one seat as it is now.
+--
+-- $1 text org, $2 text event, $3 text seat
+-- Columns (always one row): event_exists, status (null: no such seat), in_payment, version, hold,
+-- usr, until, now.
+-- Index: primary keys of events and seats.
+SELECT e.event_id IS NOT NULL AS event_exists, s.status, s.in_payment, s.version, s.hold_id AS hold,
+    s.user_id AS usr, s.held_until AS until, clock_timestamp() AS now
+FROM (SELECT 1) one
+LEFT JOIN events e ON e.org_id = $1::text AND e.event_id = $2::text
+LEFT JOIN seats s ON s.org_id = $1 AND s.event_id = $2 AND s.seat_id = $3::text

@@ -1,0 +1,10 @@
+-- read_seat_map - every seat of an event, for the map in memory; it puts them in order itself.
+--
+-- $1 text org, $2 text event
+-- Columns: seat, section, row, number, type, price, x, y, status, in_payment, version, until.
+-- Removed seats too: a map's reader may have seen them before.
+-- Index: primary key of seats.
+SELECT s.seat_id AS seat, s.section, s."row", s.number, s.type, s.price, s.x, s.y,
+    s.status, s.in_payment, s.version, s.held_until AS until
+FROM seats s
+WHERE s.org_id = $1::text AND s.event_id = $2::text
