@@ -89,6 +89,12 @@ struct route_match {
     struct route_param  params[ROUTE_PARAMS_MAX];
 };
 
+/*
+ * Replaces *text by its decoded copy in `arena` when it has escapes (a '+' is a space
+ * only if `plus` says so). A bad escape leaves it as it is. False: no memory.
+ */
+HF_MUST_CHECK bool percent_decode(struct arena *arena, struct slice *text, bool plus);
+
 /* Finds the route of `path`; decoded text is allocated in `arena`. False: no memory. */
 HF_MUST_CHECK bool route_find(struct arena *arena, enum http_method method, struct slice path,
                               struct route_match *match);
@@ -178,8 +184,18 @@ HF_MUST_CHECK const struct cJSON *call_json(struct api_call *call);
 /* The database's clock now; this machine's before the first round trip. */
 struct db_time call_now(struct api *api, int64_t *error_us);
 
-/* SHA-256 over method, path and body into call->key_digest (once; a big body takes its time: not on a loop). */
-void call_key_digest(struct api_call *call);
+/*
+ * SHA-256 over method, path and body into call->key_digest (once; a big body takes its
+ * time: not on a loop). False: no memory.
+ */
+HF_MUST_CHECK bool call_key_digest(struct api_call *call);
+
+/*
+ * What the files of this room ask before the handler runs (auth.c). False: a refusal
+ * has been sent and the call is gone.
+ */
+HF_MUST_CHECK bool call_authenticate(struct api_call *call);
+HF_MUST_CHECK bool call_authorize(struct api_call *call);
 
 /* --- the desk's lane (desk_call.c) ---------------------------------------- */
 
@@ -197,6 +213,11 @@ void call_on_desk_or(struct api_call *call,
                      void (*run)(struct api_call *call, struct desk_tools *tools),
                      void (*fail)(struct api_call *call, struct desk_tools *tools,
                                   enum hf_status status));
+
+/* A read: pg_run, and once more on a new connection when the old one turned out to be dead. */
+HF_MUST_CHECK enum pg_outcome call_read(struct api_call *call, struct desk_tools *tools,
+                                        enum pg_statement statement, const struct pg_params *params,
+                                        struct pg_result **rows);
 
 /* The status that tells a client of an outcome other than PG_DONE; faults of ours are logged with `pg`. */
 enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, const struct pg *pg);

@@ -71,6 +71,7 @@ void field_errors_add_line(struct arena *arena, struct field_errors *errors, int
 /* "is missing" */
 void field_errors_missing(struct arena *arena, struct field_errors *errors, struct slice field);
 
+/* A seat or an area that was refused, and why. */
 struct seat_error {
     struct slice   seat;
     enum hf_status code;
@@ -83,7 +84,9 @@ struct problem {
     int                       error_count;
     const struct seat_error  *seats;
     int                       seat_count;
-    int32_t                   retry_after_s; /* 0: a 429 or 503 says 1 */
+    const struct seat_error  *areas;
+    int                       area_count;
+    int64_t                   retry_after_s; /* 0: a 429 or 503 says 1 */
     const enum op_tier       *tier;          /* for a 409: who knew */
 };
 
@@ -96,11 +99,20 @@ void respond_field_errors(struct api_call *call, const struct field_errors *erro
 /* One wrong field. */
 void respond_field_error(struct api_call *call, const char *field, const char *reason);
 
+struct json_error;
+/* 400 malformed_json with the place. */
+void respond_malformed_json(struct api_call *call, const struct json_error *error);
+
+/* Whether an Accept-Encoding header lets an answer be gzip. */
+bool accepts_gzip(struct slice accept_encoding);
+
 /* --- for this room's own files -------------------------------------------- */
 
-/* Fills the reply without sending it: a ready op's answer, or the acceptor's refusal. */
+/* Fills the reply (what was in it is forgotten) without sending it: an op's answer, or the acceptor's refusal. */
 void reply_problem(struct http_exchange *exchange, enum hf_status status,
                    const struct problem *problem);
+/* Forgets what was written into the reply so far. */
+void reply_clear(struct http_reply *reply);
 /* Adds the common headers, compresses, counts and sends; keeps nothing. */
 void respond_send(struct api_call *call);
 

@@ -42,3 +42,128 @@ const struct route routes[] = {
     { HTTP_METHOD_GET, "/", ACCESS_OPEN, LIMIT_GENERAL, BODY_NONE, home_get, "home" },
 };
 const int route_count = (int)(sizeof(routes) / sizeof(routes[0]));
+
+/* The path in pieces: "/api/holds" has two segments, "/" has none. */
+struct path_segments {
+    int          count;
+    struct slice items[ROUTE_SEGMENTS_MAX];
+};
+
+/* False: more segments than any route has, or not a path. */
+static bool
+split_path(struct slice path, struct path_segments *segments)
+{
+    segments->count = 0;
+    if (path.len == 0 || path.ptr[0] != '/')
+        return false;
+    if (path.len == 1)
+        return true;
+    size_t start = 1;
+    for (size_t i = 1; i <= path.len; i++) {
+        if (i < path.len && path.ptr[i] != '/')
+            continue;
+        if (segments->count == ROUTE_SEGMENTS_MAX)
+            return false;
+        segments->items[segments->count++] = (struct slice){ path.ptr + start, i - start };
+        start = i + 1;
+    }
+    return true;
+}
+
+/* Decodes the segments that need it; what has a bad escape stays, and is no id then. */
+static bool
+decode_segments(struct arena *arena, struct path_segments *segments)
+{
+    for (int i = 0; i < segments->count; i++) {
+        if (!percent_decode(arena, &segments->items[i], false))
+            return false;
+    }
+    return true;
+}
+
+/* Takes the next segment of a pattern; *rest is what follows. */
+static bool
+next_of_pattern(const char **rest, struct slice *segment)
+{
+    const char *at = *rest;
+
+    if (at[0] != '/' || at[1] == '\0')
+        return false;
+    const char *end = strchr(at + 1, '/');
+    size_t len = end != NULL ? (size_t)(end - at - 1) : strlen(at + 1);
+    *segment = (struct slice){ at + 1, len };
+    *rest = at + 1 + len;
+    return true;
+}
+
+static bool
+pattern_matches(const char *pattern, const struct path_segments *path, int *param_count,
+                struct route_param params[ROUTE_PARAMS_MAX])
+{
+    struct slice segment;
+    int taken = 0;
+
+    *param_count = 0;
+    while (next_of_pattern(&pattern, &segment)) {
+        if (taken == path->count)
+            return false;
+        struct slice given = path->items[taken++];
+        if (segment.ptr[0] != '{') {
+            if (!slice_equal(segment, given))
+                return false;
+            continue;
+        }
+        if (given.len == 0)
+            return false;
+        hf_assert(*param_count < ROUTE_PARAMS_MAX);
+        params[(*param_count)++] = (struct route_param){
+            .name = { segment.ptr + 1, segment.len - 2 },
+            .value = given,
+        };
+    }
+    return taken == path->count;
+}
+
+static enum http_method
+method_served_by(enum http_method method)
+{
+    return method == HTTP_METHOD_HEAD ? HTTP_METHOD_GET : method;
+}
+
+/* The routes of one path need not have the same pattern, so all are looked at. */
+static void
+match_segments(const struct path_segments *path, enum http_method method, struct route_match *match)
+{
+    struct route_param params[ROUTE_PARAMS_MAX];
+    int param_count;
+
+    for (int i = 0; i < route_count; i++) {
+        if (!pattern_matches(routes[i].pattern, path, &param_count, params))
+            continue;
+        match->allow |= 1u << routes[i].method;
+        if (routes[i].method != method_served_by(method))
+            continue;
+        match->route = &routes[i];
+        match->param_count = param_count;
+        memcpy(match->params, params, sizeof(params[0]) * (size_t)param_count);
+        return;
+    }
+}
+
+bool
+route_find(struct arena *arena, enum http_method method, struct slice path,
+           struct route_match *match)
+{
+    struct path_segments segments;
+
+    *match = (struct route_match){ 0 };
+    if (!split_path(path, &segments))
+        return true;
+    bool is_escaped = memchr(path.ptr, '%', path.len) != NULL;
+    if (is_escaped && !decode_segments(arena, &segments))
+        return false;
+    match_segments(&segments, method, match);
+    if (match->allow & (1u << HTTP_METHOD_GET))
+        match->allow |= 1u << HTTP_METHOD_HEAD;
+    return true;
+}
