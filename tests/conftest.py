@@ -13,6 +13,7 @@ an organization of its own.
 import os
 import pathlib
 import re
+import shutil
 import urllib.parse
 import uuid
 
@@ -142,6 +143,7 @@ def own_redis(workplace):
     server.start()
     yield server
     server.stop()
+    shutil.rmtree(server.folder)
 
 
 @pytest.fixture
@@ -151,6 +153,7 @@ def own_postgres(workplace):
     server.start()
     yield server
     server.stop()
+    shutil.rmtree(server.folder)
 
 
 @pytest.fixture
