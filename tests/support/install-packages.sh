@@ -33,4 +33,4 @@ echo "installing:$missing"
 $as_root DEBIAN_FRONTEND=noninteractive apt-get -qq update ||
     echo "apt-get update failed; trying with the package lists that are here" >&2
 # shellcheck disable=SC2086  # the words of $missing are the packages
-$as_root DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
+$as_root DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing

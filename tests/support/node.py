@@ -98,6 +98,8 @@ class Node:
                 raise AssertionError(f"{self.node_id} is not ready after {timeout} s:\n{self.log_tail()}") from None
             if line is None:
                 status = self.process.wait()
+                self.process = None
+                self.assert_no_sanitizer_report()
                 raise AssertionError(f"{self.node_id} ended with {status} before it was ready:\n{self.log_tail()}")
             if line.startswith("listening on "):
                 self.host, port = line.removeprefix("listening on ").rsplit(":", 1)

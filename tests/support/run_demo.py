@@ -106,9 +106,11 @@ class Address:
 
 
 def client(environment, address, user, role, ttl):
-    token = subprocess.run(
-        [str(BINARY), "token", "--org", ORG, "--user", user, "--role", role, "--ttl", ttl], env=environment, text=True,
-        stdout=subprocess.PIPE, check=True).stdout.strip()
+    minted = subprocess.run([str(BINARY), "token", "--org", ORG, "--user", user, "--role", role, "--ttl", ttl],
+                            env=environment, text=True, stdout=subprocess.PIPE, check=False)
+    if minted.returncode != 0:
+        raise servers.ServerError(f"holdfast token ended with {minted.returncode}; its words are above")
+    token = minted.stdout.strip()
     return Client(Address(address), ORG, user, role, token)
 
 

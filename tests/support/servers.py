@@ -356,6 +356,11 @@ class Postgres(Server):
         """The same over the socket, which is what a benchmark's client would take."""
         return f"{self.url(database)}?host={urllib.parse.quote(str(self.folder), safe='')}"
 
+    def crash(self):
+        """As a power cut of its machine would, but for the disk's own memory: no checkpoint, no goodbye."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait()
+
     def answers(self):
         import psycopg2
         try:
