@@ -1,0 +1,43 @@
+/*
+ * keys.c - every key that holdfast has in Redis.
+ *
+ * All keys of an event have its hash tag, so that one script may touch them in a cluster. Ids are
+ * [A-Za-z0-9._-] only: no id can end a tag or a part of a key.
+ */
+#include "warm_internal.h"
+
+static void
+append_event(struct buf *out, struct slice org, struct slice event)
+{
+    buf_append_text(out, "holdfast:{org:");
+    buf_append_slice(out, org);
+    buf_append_text(out, ":event:");
+    buf_append_slice(out, event);
+    buf_append_char(out, '}');
+}
+
+void
+warm_key_seat(struct buf *out, struct slice org, struct slice event, struct slice seat)
+{
+    append_event(out, org, event);
+    buf_append_text(out, ":seat:");
+    buf_append_slice(out, seat);
+}
+
+void
+warm_key_seat_holds(struct buf *out, struct slice org, struct slice event)
+{
+    append_event(out, org, event);
+    buf_append_text(out, ":seat_holds");
+}
+
+void
+warm_key_hold_meta(struct buf *out, struct slice org, struct slice event, const struct uuid *hold_id)
+{
+    char text[UUID_TEXT_BYTES];
+    uuid_format(hold_id, text);
+    append_event(out, org, event);
+    buf_append_text(out, ":hold:");
+    buf_append_text(out, text);
+    buf_append_text(out, ":meta");
+}
