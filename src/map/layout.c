@@ -1,0 +1,235 @@
+/*
+ * layout.c - the seats of an event in display order, with the JSON that never changes.
+ *
+ * All prefixes stand in one piece of text, in order, so that writing a map walks
+ * memory forwards. An id has no character that JSON would escape, so it is found in
+ * its own prefix and needs no copy.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "holdfast/cold.h"
+#include "holdfast/ids.h"
+#include "holdfast/json.h"
+#include "map_internal.h"
+
+#define PREFIX_HEAD "{\"seat_id\":\""
+
+/* Columns of read_seat_map. */
+enum { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y };
+
+/* A row and what it is sorted by; the slices are the result's. */
+struct sort_key {
+    struct slice section, row, number, id;
+    int          at;
+};
+
+static int
+compare_keys(const void *left, const void *right)
+{
+    const struct sort_key *a = left;
+    const struct sort_key *b = right;
+    int order = natural_compare(a->section, b->section);
+
+    if (order == 0)
+        order = natural_compare(a->row, b->row);
+    if (order == 0)
+        order = natural_compare(a->number, b->number);
+    return order != 0 ? order : natural_compare(a->id, b->id);
+}
+
+/* The rows' numbers in display order; NULL: no memory. */
+static int *
+sorted_rows(const struct pg_result *rows, uint32_t count)
+{
+    struct sort_key *keys = calloc(count + 1, sizeof(*keys));
+    int *order = calloc(count + 1, sizeof(*order));
+    if (keys == NULL || order == NULL) {
+        free(keys);
+        free(order);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int at = (int)i;
+        keys[i] = (struct sort_key){ pg_get_text(rows, at, SECTION), pg_get_text(rows, at, ROW),
+                                     pg_get_text(rows, at, NUMBER), pg_get_text(rows, at, SEAT), at };
+    }
+    qsort(keys, count, sizeof(*keys), compare_keys);
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = keys[i].at;
+    free(keys);
+    return order;
+}
+
+/* The shortest decimal that reads back as the same number is %.9g for a float4; most are short. */
+static void
+write_coordinate(struct json_writer *w, const char *name, const struct pg_result *rows, int row,
+                 int column)
+{
+    char text[32];
+
+    if (pg_is_null(rows, row, column))
+        return;
+    float value = (float)pg_get_double(rows, row, column);
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    json_name(w, name);
+    json_raw(w, slice_of(text));
+}
+
+static void
+write_prefix(struct buf *out, const struct pg_result *rows, int row)
+{
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    json_object_begin(&w);
+    json_field_text(&w, "seat_id", pg_get_text(rows, row, SEAT));
+    json_field_text(&w, "section", pg_get_text(rows, row, SECTION));
+    json_field_text(&w, "row", pg_get_text(rows, row, ROW));
+    json_field_text(&w, "number", pg_get_text(rows, row, NUMBER));
+    if (!pg_is_null(rows, row, TYPE))
+        json_field_text(&w, "type", pg_get_text(rows, row, TYPE));
+    if (!pg_is_null(rows, row, PRICE))
+        json_field_int(&w, "price", pg_get_int(rows, row, PRICE));
+    write_coordinate(&w, "x", rows, row, X);
+    write_coordinate(&w, "y", rows, row, Y);
+    buf_append_text(out, ",\"status\":");
+}
+
+static bool
+write_prefixes(struct layout *layout, const struct pg_result *rows, const int *row_of)
+{
+    struct buf text = { 0 };
+
+    for (uint32_t i = 0; i < layout->count; i++) {
+        layout->starts[i] = (uint32_t)text.len;
+        layout->id_lens[i] = (uint8_t)pg_get_text(rows, row_of[i], SEAT).len;
+        write_prefix(&text, rows, row_of[i]);
+    }
+    if (text.failed || text.len > UINT32_MAX) {
+        buf_fini(&text);
+        return false;
+    }
+    layout->starts[layout->count] = (uint32_t)text.len;
+    layout->text = text.data; /* owned from here on */
+    layout->text_len = text.len;
+    return true;
+}
+
+static void
+fill_slots(struct layout *layout)
+{
+    for (uint32_t i = 0; i <= layout->slot_mask; i++)
+        layout->slots[i] = LAYOUT_NONE;
+    for (uint32_t i = 0; i < layout->count; i++) {
+        struct slice id = layout_id(layout, i);
+        uint32_t slot = (uint32_t)hash_seeded(id.ptr, id.len) & layout->slot_mask;
+        while (layout->slots[slot] != LAYOUT_NONE)
+            slot = (slot + 1) & layout->slot_mask;
+        layout->slots[slot] = i;
+    }
+}
+
+static void
+layout_free(struct layout *layout)
+{
+    free(layout->text);
+    free(layout->id_lens);
+    free(layout->starts);
+    free(layout->slots);
+    free(layout);
+}
+
+static struct layout *
+layout_alloc(uint32_t count)
+{
+    struct layout *layout = calloc(1, sizeof(*layout));
+    if (layout == NULL)
+        return NULL;
+    uint32_t slots = 2;
+    while (slots < 2 * count)
+        slots *= 2;
+    layout->count = count;
+    layout->slot_mask = slots - 1;
+    layout->slots = malloc(slots * sizeof(*layout->slots));
+    layout->starts = calloc(count + 1, sizeof(*layout->starts));
+    layout->id_lens = calloc(count + 1, sizeof(*layout->id_lens));
+    atomic_init(&layout->refs, 1);
+    if (layout->slots == NULL || layout->starts == NULL || layout->id_lens == NULL) {
+        layout_free(layout);
+        return NULL;
+    }
+    return layout;
+}
+
+struct layout *
+layout_new(const struct pg_result *rows, int **row_of)
+{
+    uint32_t count = (uint32_t)pg_rows(rows);
+    int *order = sorted_rows(rows, count);
+    struct layout *layout = order == NULL ? NULL : layout_alloc(count);
+
+    if (layout != NULL && !write_prefixes(layout, rows, order)) {
+        layout_free(layout);
+        layout = NULL;
+    }
+    if (layout == NULL) {
+        free(order);
+        return NULL;
+    }
+    fill_slots(layout);
+    *row_of = order;
+    return layout;
+}
+
+struct layout *
+layout_get(struct layout *layout)
+{
+    atomic_fetch_add_explicit(&layout->refs, 1, memory_order_relaxed);
+    return layout;
+}
+
+void
+layout_put(struct layout *layout)
+{
+    if (layout != NULL && atomic_fetch_sub_explicit(&layout->refs, 1, memory_order_acq_rel) == 1)
+        layout_free(layout);
+}
+
+bool
+layout_same(const struct layout *a, const struct layout *b)
+{
+    return a->count == b->count && a->text_len == b->text_len &&
+           (a->text_len == 0 || memcmp(a->text, b->text, a->text_len) == 0);
+}
+
+struct slice
+layout_prefix(const struct layout *layout, uint32_t seat)
+{
+    hf_assert(seat < layout->count);
+    return (struct slice){ layout->text + layout->starts[seat],
+                           layout->starts[seat + 1] - layout->starts[seat] };
+}
+
+struct slice
+layout_id(const struct layout *layout, uint32_t seat)
+{
+    struct slice prefix = layout_prefix(layout, seat);
+    return (struct slice){ prefix.ptr + sizeof(PREFIX_HEAD) - 1, layout->id_lens[seat] };
+}
+
+uint32_t
+layout_find(const struct layout *layout, struct slice id)
+{
+    uint32_t slot = (uint32_t)hash_seeded(id.ptr, id.len) & layout->slot_mask;
+
+    for (; layout->slots[slot] != LAYOUT_NONE; slot = (slot + 1) & layout->slot_mask) {
+        if (slice_equal(layout_id(layout, layout->slots[slot]), id))
+            return layout->slots[slot];
+    }
+    return LAYOUT_NONE;
+}

@@ -1,0 +1,141 @@
+/*
+ * map_internal.h - what the files of the map room share.
+ *
+ * natural_order.c  how people sort: row 2 before row 10
+ * layout.c         what does not change from sale to sale: order, names, ready JSON prefixes
+ * map_state.c      what does: status, version, end of each seat, in order of change
+ * render.c         from both to a body, plain and gzip
+ * seat_map.c       the table of maps and the contract
+ */
+#ifndef HOLDFAST_MAP_INTERNAL_H
+#define HOLDFAST_MAP_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "holdfast/assert.h"
+#include "holdfast/buf.h"
+#include "holdfast/clock.h"
+#include "holdfast/hot_table.h"
+#include "holdfast/seat_map.h"
+#include "holdfast/slice.h"
+
+struct http_body;
+struct pg_result;
+
+/* --- natural_order.c ------------------------------------------------------ */
+
+/* <0, 0, >0: texts with runs of digits compared as numbers. A total order: 0 only for equal bytes. */
+int natural_compare(struct slice a, struct slice b);
+
+/* --- layout.c --------------------------------------------------------------- */
+
+#define LAYOUT_NONE UINT32_MAX
+
+/*
+ * The seats of one event in display order, each with its JSON up to and including
+ * `"status":`. Constant after layout_new, shared by the map and by bodies being made.
+ */
+struct layout {
+    atomic_int refs;
+    uint32_t   count;
+    uint32_t   slot_mask; /* of slots: a power of two, at most half full */
+    uint32_t  *slots;     /* index of a seat, or LAYOUT_NONE: open addressing by hash of the id */
+    uint32_t  *starts;    /* count + 1: where each seat's prefix begins in `text` */
+    uint8_t   *id_lens;
+    size_t     text_len;
+    char      *text;
+};
+
+/*
+ * From the rows of read_seat_map. row_of[i] becomes the row that seat i came from; the caller
+ * frees it with free(). NULL: no memory.
+ */
+HF_MUST_CHECK struct layout *layout_new(const struct pg_result *rows, int **row_of);
+struct layout *layout_get(struct layout *layout);
+void layout_put(struct layout *layout); /* NULL is fine */
+bool layout_same(const struct layout *a, const struct layout *b);
+struct slice layout_prefix(const struct layout *layout, uint32_t seat);
+struct slice layout_id(const struct layout *layout, uint32_t seat);
+/* LAYOUT_NONE: there is no such seat. */
+uint32_t layout_find(const struct layout *layout, struct slice id);
+
+/* --- map_state.c ------------------------------------------------------------- */
+
+/* One seat as this node has it. */
+struct map_seat {
+    struct db_time   until;      /* of a held one */
+    int64_t          version;
+    uint64_t         changed_at; /* the position at which it got to be like this */
+    uint32_t         newer, older; /* neighbours in the order of change, LAYOUT_NONE at the ends */
+    enum seat_status status;
+    bool             in_payment;
+    bool             over;       /* its end has passed: shown as available */
+};
+
+struct map_area {
+    char    id[ID_BYTES_MAX + 1];
+    char   *name; /* JSON, with its quotes */
+    int64_t capacity, held, sold, price;
+    bool    has_price;
+    int64_t version;
+};
+
+/* The state of one event's seats and areas. Guarded by the map's lock. */
+struct map_state {
+    struct layout   *layout; /* NULL: nothing loaded yet */
+    struct map_seat *seats;  /* layout->count of them */
+    uint32_t         newest; /* head of the order of change */
+    struct db_time   next_end; /* no end that was not noticed lies before it */
+    int              area_count;
+    struct map_area *areas;
+    uint64_t         position; /* of the last change */
+    uint64_t         floor;    /* of the first loading: what was before is not known */
+};
+
+void map_state_fini(struct map_state *state);
+/* Seat `i` is now like this, since `position`. */
+void map_state_set(struct map_state *state, uint32_t i, const struct map_seat *now, uint64_t position);
+/* Marks seats whose end has passed. True: there were some; they changed at `position`. */
+bool map_state_sweep(struct map_state *state, struct db_time now, uint64_t position);
+/* True when somebody is to be told of a difference. */
+bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
+
+/*
+ * What a loading found, ready to be merged: made without the lock.
+ * The map_state in it has no position and no order of change yet.
+ */
+HF_MUST_CHECK bool map_state_read(struct map_state *fresh, const struct pg_result *seats,
+                                  const struct pg_result *areas);
+/*
+ * Takes what is new of `fresh` (which is used up) into `state`: a seat that state has in a newer
+ * version stays. What differs counts as changed at `position`. True: something did.
+ */
+bool map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t position);
+
+/* --- render.c ---------------------------------------------------------------- */
+
+/* A copy of what a body says, taken under the lock and written without it. */
+struct snapshot {
+    struct layout   *layout;
+    uint64_t         position;
+    bool             full;
+    uint32_t         count;
+    uint32_t        *index; /* which seat; ascending */
+    struct map_seat *seats;
+    int              area_count;
+    struct map_area *areas;
+};
+
+/* Seats changed after `since` (0: every seat that is not removed). False: no memory. */
+HF_MUST_CHECK bool snapshot_take(struct snapshot *shot, const struct map_state *state, uint64_t since);
+void snapshot_fini(struct snapshot *shot);
+/* How many seats changed after `since`; stops counting at `most`. */
+uint32_t snapshot_count(const struct map_state *state, uint64_t since, uint32_t most);
+
+/* The body; NULL: no memory. */
+HF_MUST_CHECK struct http_body *render_body(struct snapshot *shot, struct slice event, const char *version);
+HF_MUST_CHECK struct http_body *render_gzip(const struct http_body *plain);
+
+#endif

@@ -1,0 +1,269 @@
+/*
+ * render.c - what a map says, as JSON; and the same, compressed.
+ *
+ * A snapshot is copied under the map's lock (some 50 bytes a seat); the writing, which
+ * takes much longer, is done from the copy. Seats go out in display order.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "holdfast/http.h"
+#include "holdfast/json.h"
+#include "map_internal.h"
+
+#define SEAT_TAIL_BYTES 96 /* status, version, held_until and braces of one seat */
+#define GZIP_LEVEL      1  /* a map compresses well; time counts more than the last tenth */
+#define GZIP_WINDOW     (15 + 16) /* zlib's way to say: gzip, not zlib */
+
+/* --- the snapshot ---------------------------------------------------------- */
+
+uint32_t
+snapshot_count(const struct map_state *state, uint64_t since, uint32_t most)
+{
+    uint32_t count = 0;
+    uint32_t i = state->newest;
+
+    while (i != LAYOUT_NONE && count < most && state->seats[i].changed_at > since) {
+        count++;
+        i = state->seats[i].older;
+    }
+    return count;
+}
+
+static int
+compare_index(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left;
+    uint32_t b = *(const uint32_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+static void
+pick_changed(struct snapshot *shot, const struct map_state *state, uint64_t since)
+{
+    for (uint32_t i = state->newest; i != LAYOUT_NONE && state->seats[i].changed_at > since;
+         i = state->seats[i].older)
+        shot->index[shot->count++] = i;
+    qsort(shot->index, shot->count, sizeof(*shot->index), compare_index);
+}
+
+static void
+pick_standing(struct snapshot *shot, const struct map_state *state)
+{
+    for (uint32_t i = 0; i < state->layout->count; i++) {
+        if (state->seats[i].status != SEAT_REMOVED)
+            shot->index[shot->count++] = i;
+    }
+}
+
+static bool
+copy_areas(struct snapshot *shot, const struct map_state *state)
+{
+    shot->areas = calloc((size_t)state->area_count + 1, sizeof(*shot->areas));
+    if (shot->areas == NULL)
+        return false;
+    for (; shot->area_count < state->area_count; shot->area_count++) {
+        struct map_area *area = &shot->areas[shot->area_count];
+        *area = state->areas[shot->area_count];
+        area->name = strdup(area->name);
+        if (area->name == NULL)
+            return false;
+    }
+    return true;
+}
+
+bool
+snapshot_take(struct snapshot *shot, const struct map_state *state, uint64_t since)
+{
+    uint32_t room = since == 0 ? state->layout->count
+                               : snapshot_count(state, since, state->layout->count);
+
+    memset(shot, 0, sizeof(*shot));
+    shot->layout = layout_get(state->layout);
+    shot->position = state->position;
+    shot->full = since == 0;
+    shot->index = malloc((room + 1) * sizeof(*shot->index));
+    shot->seats = malloc((room + 1) * sizeof(*shot->seats));
+    if (shot->index == NULL || shot->seats == NULL || !copy_areas(shot, state)) {
+        snapshot_fini(shot);
+        return false;
+    }
+    if (shot->full)
+        pick_standing(shot, state);
+    else
+        pick_changed(shot, state, since);
+    for (uint32_t k = 0; k < shot->count; k++)
+        shot->seats[k] = state->seats[shot->index[k]];
+    return true;
+}
+
+void
+snapshot_fini(struct snapshot *shot)
+{
+    layout_put(shot->layout);
+    free(shot->index);
+    free(shot->seats);
+    for (int i = 0; i < shot->area_count; i++)
+        free(shot->areas[i].name);
+    free(shot->areas);
+    memset(shot, 0, sizeof(*shot));
+}
+
+/* --- writing ------------------------------------------------------------------ */
+
+/* Appends a literal without measuring it. */
+#define PUT(out, literal) buf_append((out), (literal), sizeof(literal) - 1)
+
+static void
+write_area(struct json_writer *w, const struct map_area *area)
+{
+    json_object_begin(w);
+    json_field_text(w, "area_id", slice_of(area->id));
+    json_name(w, "name");
+    json_raw(w, slice_of(area->name));
+    json_field_int(w, "capacity", area->capacity);
+    json_field_int(w, "available", area->capacity - area->held - area->sold);
+    json_field_int(w, "held", area->held);
+    json_field_int(w, "sold", area->sold);
+    if (area->has_price)
+        json_field_int(w, "price", area->price);
+    json_object_end(w);
+}
+
+static void
+write_head(struct buf *out, const struct snapshot *shot, struct slice event, const char *version)
+{
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    json_object_begin(&w);
+    json_field_text(&w, "event_id", event);
+    json_field_text(&w, "version", slice_of(version));
+    if (shot->full)
+        json_field_bool(&w, "full", true);
+    json_name(&w, "areas");
+    json_array_begin(&w);
+    for (int i = 0; i < shot->area_count; i++)
+        write_area(&w, &shot->areas[i]);
+    json_array_end(&w);
+}
+
+static void
+write_status(struct buf *out, enum seat_status status)
+{
+    switch (status) {
+    case SEAT_AVAILABLE:
+        PUT(out, "\"available\",\"version\":");
+        break;
+    case SEAT_HELD:
+        PUT(out, "\"held\",\"version\":");
+        break;
+    case SEAT_SOLD:
+        PUT(out, "\"sold\",\"version\":");
+        break;
+    case SEAT_BLOCKED:
+        PUT(out, "\"blocked\",\"version\":");
+        break;
+    case SEAT_REMOVED:
+        PUT(out, "\"removed\",\"version\":");
+        break;
+    }
+}
+
+static void
+write_seat(struct buf *out, struct slice prefix, const struct map_seat *seat)
+{
+    bool held = seat->status == SEAT_HELD && !seat->over;
+
+    buf_append_slice(out, prefix);
+    write_status(out, seat->status == SEAT_HELD && seat->over ? SEAT_AVAILABLE : seat->status);
+    buf_append_int(out, seat->version);
+    if (held) {
+        char text[DB_TIME_TEXT_BYTES];
+        db_time_format(seat->until, text);
+        PUT(out, ",\"held_until\":\"");
+        buf_append(out, text, sizeof(text) - 1);
+        buf_append_char(out, '"');
+    }
+    buf_append_char(out, '}');
+}
+
+/* A removed seat says only that: its place is nobody's any more. */
+static void
+write_removed(struct buf *out, struct slice id, const struct map_seat *seat)
+{
+    PUT(out, "{\"seat_id\":\"");
+    buf_append_slice(out, id);
+    PUT(out, "\",\"status\":");
+    write_status(out, SEAT_REMOVED);
+    buf_append_int(out, seat->version);
+    buf_append_char(out, '}');
+}
+
+static void
+write_seats(struct buf *out, const struct snapshot *shot)
+{
+    PUT(out, ",\"seats\":[");
+    for (uint32_t k = 0; k < shot->count; k++) {
+        if (k > 0)
+            buf_append_char(out, ',');
+        if (shot->seats[k].status == SEAT_REMOVED)
+            write_removed(out, layout_id(shot->layout, shot->index[k]), &shot->seats[k]);
+        else
+            write_seat(out, layout_prefix(shot->layout, shot->index[k]), &shot->seats[k]);
+    }
+    PUT(out, "]}");
+}
+
+static size_t
+expected_bytes(const struct snapshot *shot)
+{
+    size_t seats = (size_t)shot->count * SEAT_TAIL_BYTES;
+    size_t prefixes = shot->layout->count == 0
+                          ? 0
+                          : shot->layout->text_len / shot->layout->count * (shot->count + 1);
+
+    return seats + prefixes + (size_t)shot->area_count * 256 + 512;
+}
+
+struct http_body *
+render_body(struct snapshot *shot, struct slice event, const char *version)
+{
+    struct buf out = { 0 };
+    struct http_body *body = NULL;
+
+    if (buf_reserve(&out, expected_bytes(shot))) {
+        write_head(&out, shot, event, version);
+        write_seats(&out, shot);
+        if (!out.failed)
+            body = http_body_new(out.data, out.len);
+    }
+    buf_fini(&out);
+    return body;
+}
+
+struct http_body *
+render_gzip(const struct http_body *plain)
+{
+    z_stream z = { 0 };
+    struct http_body *body = NULL;
+
+    if (plain->len > UINT32_MAX / 2 ||
+        deflateInit2(&z, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return NULL;
+    size_t room = deflateBound(&z, (uLong)plain->len);
+    unsigned char *out = malloc(room);
+    if (out != NULL) {
+        z.next_in = (unsigned char *)(uintptr_t)plain->bytes;
+        z.avail_in = (uInt)plain->len;
+        z.next_out = out;
+        z.avail_out = (uInt)room;
+        if (deflate(&z, Z_FINISH) == Z_STREAM_END)
+            body = http_body_new(out, z.total_out);
+    }
+    free(out);
+    deflateEnd(&z);
+    return body;
+}
