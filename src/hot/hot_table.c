@@ -181,13 +181,22 @@ seat_keeps_out(const struct hot_seat *seat, uint64_t user_hash, struct db_time n
     return false;
 }
 
+/* Writes only once: a look-up must not make every entry's cache line dirty. */
+static void
+seat_mark_used(struct hot_seat *seat)
+{
+    if (!seat->used) {
+        seat->used = true;
+    }
+}
+
 /* Refuses only what memory may refuse; tells then what it knows. */
 static bool
 seat_refuses_locked(const struct hot_table *table, struct hot_seat *seat, uint64_t user_hash,
                     struct db_time now, int64_t error_us, struct mono_time mono,
                     struct seat_view *view)
 {
-    seat->used = true;
+    seat_mark_used(seat);
     if (!seat_is_trusted(table, seat, mono) || !seat_keeps_out(seat, user_hash, now, error_us)) {
         return false;
     }
@@ -443,7 +452,7 @@ hot_table_read(struct hot_table *table, const struct seat_key *key, struct db_ti
     lock_take(&spot.shard->lock);
     struct hot_seat *seat = shard_find_locked(spot.shard, &spot);
     if (seat != NULL) {
-        seat->used = true;
+        seat_mark_used(seat);
         told = !seat->claimed && seat_is_trusted(table, seat, mono) &&
                (seat->status != SEAT_HELD || seat_is_held(seat, now, error_us));
         if (told) {
