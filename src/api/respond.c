@@ -173,8 +173,9 @@ keep_and_send(struct api_call *call)
 
 /* --- answers ---------------------------------------------------------------- */
 
+/* What the metrics call an answer that is no problem document. */
 static enum hf_status
-status_of_success(int http_status)
+status_of_answer(int http_status)
 {
     switch (http_status) {
     case 201:
@@ -183,6 +184,8 @@ status_of_success(int http_status)
         return HF_ACCEPTED;
     case 304:
         return HF_NOT_MODIFIED;
+    case 503:
+        return HF_DRAINING; /* the body of /ready */
     default:
         return HF_OK;
     }
@@ -203,7 +206,7 @@ respond_body(struct api_call *call, int http_status, const char *content_type, s
     buf_fini(&reply->body);
     reply->body = *body;
     *body = (struct buf){ 0 };
-    call->answered = status_of_success(http_status);
+    call->answered = status_of_answer(http_status);
     keep_and_send(call);
 }
 
@@ -234,7 +237,7 @@ respond_no_body(struct api_call *call, int http_status)
 {
     call->exchange->reply.status = http_status;
     call->exchange->reply.content_type = NULL;
-    call->answered = status_of_success(http_status);
+    call->answered = status_of_answer(http_status);
     keep_and_send(call);
 }
 

@@ -1,0 +1,134 @@
+/*
+ * events_tx.c - one transaction of the desk: run, repeated where that may help, its outcome learned.
+ *
+ * Law 7: once COMMIT was sent, a lost connection says nothing; the batch id tells what
+ * became of it. What the body read before the commit is then its answer.
+ */
+#include "events_internal.h"
+
+#include <time.h>
+
+#include "holdfast/ids.h"
+#include "holdfast/log.h"
+#include "holdfast/metrics.h"
+
+#define TRIES_MAX       4
+#define SETTLE_EXTRA_US (2 * INT64_C(1000000)) /* past the deadline, to learn what became of it */
+#define SETTLE_PAUSE_MS 50
+
+/* 23505: somebody made the same row at the same time; the next try finds it. */
+#define SQLSTATE_UNIQUE "23505"
+
+static void
+pause_ms(long ms)
+{
+    struct timespec left = { ms / 1000, ms % 1000 * 1000000 };
+
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+/* About 10, 20, 40 ms, with a random part so that two nodes don't meet again. */
+static void
+pause_before_try(int tries)
+{
+    struct uuid random = uuid_v7_new();
+
+    pause_ms((10L << (tries - 1)) + random.bytes[15] % 10);
+}
+
+static bool
+is_late(struct mono_time deadline)
+{
+    return mono_now().us >= deadline.us;
+}
+
+/* PG_UNKNOWN: asks until it is known, or for too long. */
+static enum pg_outcome
+settle(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
+{
+    struct mono_time last = { (deadline.us > mono_now().us ? deadline.us : mono_now().us) +
+                              SETTLE_EXTRA_US };
+    bool committed;
+
+    while (!is_late(last)) {
+        if (pg_settle_outcome(pg, batch_id, last, &committed) == PG_DONE) {
+            metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
+            return committed ? PG_DONE : PG_REPEAT;
+        }
+        pause_ms(SETTLE_PAUSE_MS);
+    }
+    return PG_UNKNOWN;
+}
+
+static enum pg_outcome
+run_once(struct pg *pg, struct mono_time deadline, tx_body *body, void *context,
+         enum hf_status *status)
+{
+    struct uuid batch_id = uuid_v7_new();
+
+    pg_tx_begin(pg, &batch_id, deadline);
+    *status = body(pg, context);
+    if (*status == HF_OK)
+        pg_tx_commit(pg);
+    else
+        pg_tx_rollback(pg);
+    enum pg_outcome outcome = pg_tx_end(pg);
+    return outcome == PG_UNKNOWN ? settle(pg, &batch_id, deadline) : outcome;
+}
+
+static enum hf_status
+final_status(struct pg *pg, enum pg_outcome outcome, enum hf_status status)
+{
+    switch (outcome) {
+    case PG_DONE:
+        return status;
+    case PG_REPEAT:
+        return HF_OVERLOADED;
+    case PG_UNAVAILABLE:
+        return HF_STORE_UNAVAILABLE;
+    case PG_UNKNOWN:
+        return HF_OUTCOME_UNKNOWN;
+    case PG_DATA_ERROR:
+    case PG_BUG:
+        break;
+    }
+    LOG_EVENT(LOG_ERROR, "desk_transaction_failed", log_text("sqlstate", pg_last_sqlstate(pg)),
+              log_text("error", pg_last_error(pg)));
+    return HF_INTERNAL;
+}
+
+static bool
+may_help_to_repeat(struct pg *pg, enum pg_outcome outcome, enum hf_status status)
+{
+    switch (outcome) {
+    case PG_DONE:
+        return status == HF_SEAT_CONTENDED;
+    case PG_REPEAT:
+        return true;
+    case PG_DATA_ERROR:
+        return slice_is(slice_of(pg_last_sqlstate(pg)), SQLSTATE_UNIQUE);
+    case PG_UNAVAILABLE: /* an idle connection may have died unseen: nothing was changed */
+    case PG_UNKNOWN:
+    case PG_BUG:
+        break;
+    }
+    return outcome == PG_UNAVAILABLE;
+}
+
+enum hf_status
+tx_run(struct pg *pg, struct mono_time deadline, tx_body *body, void *context)
+{
+    enum hf_status status = HF_STORE_UNAVAILABLE;
+    enum pg_outcome outcome = PG_UNAVAILABLE;
+
+    for (int tries = 1; tries <= TRIES_MAX; tries++) {
+        if (pg_ready(pg))
+            outcome = run_once(pg, deadline, body, context, &status);
+        if (!may_help_to_repeat(pg, outcome, status) || is_late(deadline))
+            break;
+        if (tries < TRIES_MAX)
+            pause_before_try(tries);
+    }
+    return final_status(pg, outcome, status);
+}
