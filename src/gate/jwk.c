@@ -18,6 +18,7 @@
 
 #define SECRET_BYTES_MIN 32 /* RFC 7518, 3.2: a key as long as the hash, at least */
 #define P256_NUMBER_BYTES 32
+#define P256_NAME "prime256v1" /* OpenSSL's word for P-256 */
 #define ED25519_KEY_BYTES 32
 #define RSA_EXPONENT_BYTES_MAX 8
 
@@ -210,7 +211,7 @@ p256_key(const unsigned char *point, size_t len)
     OSSL_PARAM_BLD *builder = OSSL_PARAM_BLD_new();
 
     if (builder == NULL ||
-        OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) != 1 ||
+        OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, P256_NAME, 0) != 1 ||
         OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point, len) != 1) {
         OSSL_PARAM_BLD_free(builder);
         return NULL;

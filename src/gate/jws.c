@@ -187,7 +187,8 @@ verify_public(const struct jws_key *key, const struct jws *jws, const EVP_MD *di
     EVP_MD_CTX      *context = EVP_MD_CTX_new();
     enum jws_verdict verdict = JWS_UNJUDGED;
 
-    if (context != NULL && EVP_DigestVerifyInit(context, NULL, digest, NULL, key->public_key) == 1) {
+    if (context != NULL &&
+        EVP_DigestVerifyInit(context, NULL, digest, NULL, key->public_key) == 1) {
         int answer = EVP_DigestVerify(context, signature, signature_len,
                                       (const unsigned char *)jws->signing_input.ptr,
                                       jws->signing_input.len);

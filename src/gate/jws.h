@@ -74,7 +74,10 @@ enum jws_verdict jws_verify(const struct jws_key *key, const struct jws *jws);
 /* The HMAC-SHA256 of `text` as HS256 has it. */
 bool jws_hmac(struct slice secret, struct slice text, unsigned char mac[32]);
 
-/* RFC 4648, section 5, without padding; no other byte, no bit left over that is not 0. False: not that, or over max. */
+/*
+ * RFC 4648, section 5, without padding: no byte outside the alphabet, no bit left
+ * over that is not 0. False: it is not that, or longer than `max`.
+ */
 bool base64url_decode(struct slice text, unsigned char *bytes, size_t max, size_t *len);
 void base64url_append(struct buf *out, const void *bytes, size_t len);
 

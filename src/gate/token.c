@@ -160,7 +160,7 @@ judge_times(const struct token_claims *claims, int64_t now_unix_s)
 
 /* --- verifying --------------------------------------------------------- */
 
-/* What follows "Bearer " (in any case: RFC 9110, 11.1). False: another scheme, nothing, or too much. */
+/* What follows "Bearer " in any case (RFC 9110, 11.1). False: no such thing, or too much. */
 static bool
 bearer_token(struct slice authorization, struct slice *token)
 {

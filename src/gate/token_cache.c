@@ -20,7 +20,7 @@ struct known_token {
 struct set {
     uint64_t            hashes[TOKEN_CACHE_WAYS];
     struct known_token *tokens[TOKEN_CACHE_WAYS]; /* NULL: the way is free */
-    uint8_t             asked;                    /* bit i: way i was hit since the hand passed it */
+    uint8_t             asked;                    /* bit i: way i was hit since the hand's turn */
     uint8_t             hand;
 };
 

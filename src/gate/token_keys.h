@@ -13,7 +13,10 @@ struct token_keys {
     int            count;
 };
 
-/* Reads jwt_secret and jwt_keys_file; *keys must be zeroed. False: error says why; fini is due all the same. */
+/*
+ * Reads jwt_secret and jwt_keys_file; *keys must be zeroed. False: error says why.
+ * token_keys_fini is due in both cases.
+ */
 bool token_keys_read(struct token_keys *keys, const struct config *config, char *error,
                      size_t error_bytes);
 void token_keys_fini(struct token_keys *keys);
