@@ -115,4 +115,4 @@ embed_write(${embed_dir}/scripts.c "${embed_scripts}"
 target_sources(hf_cold PRIVATE ${embed_dir}/holdfast/statements.h ${embed_dir}/statements.c ${embed_dir}/migrations.c)
 target_include_directories(hf_cold PUBLIC ${embed_dir})
 target_sources(hf_warm PRIVATE ${embed_dir}/warm/scripts.h ${embed_dir}/scripts.c)
-target_include_directories(hf_warm PRIVATE ${embed_dir}/warm)
+target_include_directories(hf_warm PUBLIC ${embed_dir}) # "warm/scripts.h", for its tests

@@ -1,16 +1,18 @@
 /*
  * warm_internal.h - what the files of the warm room share.
  *
- * keys.c builds every key, values.c what stands under them, address.c reads redis_url,
- * link.c owns the connection, warm.c is the contract.
+ * address.c reads redis_url, link.c owns the connection (and breaker.c says when it may be used),
+ * keys.c builds every key and values.c what stands under them, warm.c is the contract.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
 #define HOLDFAST_WARM_INTERNAL_H
 
+#include <hiredis/hiredis.h>
+
 #include "holdfast/buf.h"
 #include "holdfast/warm.h"
 
-#include "scripts.h" /* enum warm_script, by db/embed.cmake */
+#include "warm/scripts.h" /* enum warm_script, by db/embed.cmake */
 
 struct warm_script_text {
     const char *name;
@@ -25,5 +27,107 @@ void warm_key_seat(struct buf *out, struct slice org, struct slice event, struct
 void warm_key_seat_holds(struct buf *out, struct slice org, struct slice event);
 void warm_key_hold_meta(struct buf *out, struct slice org, struct slice event,
                         const struct uuid *hold_id);
+
+/* --- values.c ------------------------------------------------------------- */
+
+#define WARM_KEEP_MS 60000 /* keys outlive their hold by this: clocks differ, cleaning is late */
+
+/* The JSON under a seat's key. db/scripts read it as text: hold_id, user_id first, version last. */
+void warm_value(struct buf *out, const struct warm_hold *hold);
+/* "<seat>:<hold>:<user>" */
+void warm_member(struct buf *out, const struct warm_hold *hold);
+/* Milliseconds that the hold's keys live, at least 1. */
+int64_t warm_keep_ms(const struct warm_hold *hold);
+
+/* A command in Redis' protocol, binary-safe: begin with the number of words, then add each. */
+void warm_command(struct buf *out, int words, const char *name);
+void warm_word(struct buf *out, struct slice word);
+void warm_word_int(struct buf *out, int64_t number);
+
+/* --- address.c -------------------------------------------------------------- */
+
+struct warm_address {
+    bool is_unix;
+    char host[256]; /* or the socket's path */
+    int  port;
+    int  db;
+    char user[128]; /* "": the default user */
+    char password[256];
+};
+
+/* redis://[[user]:password@]host[:port][/db] or unix:/path. False: it is neither. */
+bool warm_address_parse(struct slice url, struct warm_address *address);
+
+/* --- breaker.c ---------------------------------------------------------------- */
+
+/* After a failure Redis is left alone for a while, so that it doesn't add its timeout to each batch. */
+struct warm_breaker {
+    bool             worked; /* the last use did */
+    int64_t          pause_us;
+    struct mono_time try_at;
+};
+bool warm_breaker_allows(const struct warm_breaker *breaker, struct mono_time now);
+void warm_breaker_note(struct warm_breaker *breaker, struct mono_time now, bool worked);
+
+/* --- link.c ------------------------------------------------------------------- */
+
+struct warm_link {
+    /* fixed after init */
+    bool                usable; /* the address makes sense */
+    struct warm_address address;
+    struct timeval      timeout;
+
+    redisContext       *context; /* NULL: not connected */
+    struct warm_breaker breaker;
+    char                sha[SCRIPT_COUNT][41];
+    char                logged[160]; /* each change once */
+};
+
+void warm_link_init(struct warm_link *link, const char *url, int64_t timeout_ms);
+void warm_link_close(struct warm_link *link);
+
+/* Connects if need be and allowed. False at once while the breaker is open. */
+bool warm_link_open(struct warm_link *link);
+
+/* Queues a formatted command; push sends what is queued. False: the link failed and is closed. */
+bool warm_link_queue(struct warm_link *link, struct slice command);
+bool warm_link_push(struct warm_link *link);
+
+/* When the replies to what is being sent now must be here. */
+struct mono_time warm_link_deadline(const struct warm_link *link);
+
+/*
+ * The next reply (caller: freeReplyObject). NULL: the link failed and is closed. Errors that speak
+ * of one key or script only (WRONGTYPE, NOSCRIPT) are replies; all others are failures.
+ */
+redisReply *warm_link_reply(struct warm_link *link, struct mono_time deadline);
+
+/* The last use worked: for the breaker, the metrics and the log. */
+void warm_link_worked(struct warm_link *link);
+
+bool warm_reply_is_error(const redisReply *reply, const char *code);
+bool warm_link_load_scripts(struct warm_link *link);
+
+/* --- warm.c --------------------------------------------------------------------- */
+
+#define WARM_CALLS_MAX 256
+
+/* A script call whose reply is due. */
+struct warm_call {
+    size_t at; /* in warm->sent */
+    size_t len;
+};
+
+struct warm {
+    bool             on; /* fixed after warm_new */
+    struct warm_link link;
+
+    struct buf       sent; /* the commands of the calls that are due */
+    struct warm_call calls[WARM_CALLS_MAX];
+    int              calls_due;
+
+    struct buf command; /* scratch, its memory is kept */
+    struct buf text;
+};
 
 #endif

@@ -165,7 +165,7 @@ live_close(void **state)
 __attribute__((unused)) static struct pg *
 live_connect(void)
 {
-    struct pg *pg = pg_new(&live.config, "cold test", live.identity, live.clock);
+    struct pg *pg = pg_new(&live.config, live.schema, live.identity, live.clock);
     assert_non_null(pg);
     if (!pg_ready(pg)) {
         fail_msg("not ready: %s %s", pg_last_sqlstate(pg), pg_last_error(pg));

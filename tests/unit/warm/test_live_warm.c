@@ -1,0 +1,457 @@
+/* The warm tier against a real Redis: values, scripts, replies that are due, and trouble. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "holdfast/log.h"
+#include "warm_internal.h"
+
+static struct config config;
+static struct warm  *warm;
+static redisContext *admin; /* a plain connection beside the one under test */
+static char          event_text[32];
+static struct slice  event;
+
+#define ORG SLICE_LITERAL("acme")
+
+static const char *
+server(void)
+{
+    const char *url = getenv("HOLDFAST_TEST_REDIS_URL");
+    return url != NULL && url[0] != '\0' ? url : NULL;
+}
+
+#define REDIS_OR_SKIP()                                                                     \
+    do {                                                                                    \
+        if (server() == NULL) {                                                             \
+            print_message("skipped: HOLDFAST_TEST_REDIS_URL is not set\n");                 \
+            skip();                                                                         \
+        }                                                                                   \
+    } while (0)
+
+static redisReply *
+redis(const char *format, const char *word)
+{
+    redisReply *reply = redisCommand(admin, format, word);
+    assert_non_null(reply);
+    return reply;
+}
+
+/* The reply to "<command> <key><suffix> ..." as text; numbers too. The caller frees it. */
+static char *
+ask(const char *command, const char *suffix, const char *rest)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "%s holdfast:{org:acme:event:%s}:%s%s%s", command, event_text, suffix,
+             rest[0] != '\0' ? " " : "", rest);
+    const char *words[8];
+    int         count = 0;
+    for (char *word = strtok(line, " "); word != NULL && count < 8; word = strtok(NULL, " ")) {
+        words[count++] = word;
+    }
+    redisReply *reply = redisCommandArgv(admin, count, words, NULL);
+    assert_non_null(reply);
+    char *text = NULL;
+    if (reply->type == REDIS_REPLY_INTEGER) {
+        assert_true(asprintf(&text, "%lld", reply->integer) > 0);
+    } else {
+        text = strdup(reply->str != NULL ? reply->str : "(nil)");
+    }
+    freeReplyObject(reply);
+    assert_non_null(text);
+    return text;
+}
+
+static void
+assert_asked(const char *command, const char *suffix, const char *rest, const char *wanted)
+{
+    char *text = ask(command, suffix, rest);
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static long long
+ask_number(const char *command, const char *suffix, const char *rest)
+{
+    char     *text = ask(command, suffix, rest);
+    long long number = atoll(text);
+    free(text);
+    return number;
+}
+
+static struct warm_hold
+hold_of(const char *seat, struct uuid id, const char *user, int64_t version)
+{
+    return (struct warm_hold){ .org = ORG, .event = event, .seat = slice_of(seat), .user = slice_of(user),
+                               .cart_token = SLICE_LITERAL("cart-1"), .source = SLICE_LITERAL("web"),
+                               .hold_id = id, .held_at = { 1769863000 * INT64_C(1000000) },
+                               .held_until = { 1769863900 * INT64_C(1000000) }, .version = version,
+                               .ttl_ms = 900000 };
+}
+
+static void
+put_one(struct warm_hold hold)
+{
+    assert_true(warm_put(warm, &hold, 1));
+    assert_true(warm_collect(warm));
+}
+
+static void
+remove_one(struct warm_hold hold)
+{
+    assert_true(warm_remove(warm, &hold, 1));
+    assert_true(warm_collect(warm));
+}
+
+/* Each case has an event of its own and a fresh warm tier. */
+static int
+open_case(void **state)
+{
+    static int number;
+    (void)state;
+    if (server() == NULL) {
+        return 0;
+    }
+    snprintf(event_text, sizeof(event_text), "test-%d-%d", (int)getpid(), ++number);
+    event = slice_of(event_text);
+    warm = warm_new(&config);
+    return warm == NULL;
+}
+
+static int
+close_case(void **state)
+{
+    (void)state;
+    if (server() == NULL) {
+        return 0;
+    }
+    warm_free(&warm);
+    char pattern[64];
+    snprintf(pattern, sizeof(pattern), "*event:%s}*", event_text);
+    redisReply *keys = redis("KEYS %s", pattern);
+    for (size_t i = 0; i < keys->elements; i++) {
+        freeReplyObject(redis("DEL %s", keys->element[i]->str));
+    }
+    freeReplyObject(keys);
+    return 0;
+}
+
+static int
+open_all(void **state)
+{
+    (void)state;
+    log_init(LOG_ERROR + 1, "test"); /* failures are what these tests are about */
+    signal(SIGPIPE, SIG_IGN);        /* as the server does */
+    if (server() == NULL) {
+        return 0;
+    }
+    static char url[512];
+    snprintf(url, sizeof(url), "%s", server());
+    config.redis_url = url;
+    config.redis_timeout_ms = 500; /* the machine may be busy */
+    struct warm_address address;
+    assert_true(warm_address_parse(slice_of(url), &address));
+    admin = address.is_unix ? redisConnectUnix(address.host) : redisConnect(address.host, address.port);
+    assert_non_null(admin);
+    assert_int_equal(admin->err, 0);
+    char db[16];
+    snprintf(db, sizeof(db), "%d", address.db);
+    freeReplyObject(redis("SELECT %s", db));
+    return 0;
+}
+
+static int
+close_all(void **state)
+{
+    (void)state;
+    if (admin != NULL) {
+        redisFree(admin);
+    }
+    return 0;
+}
+
+/* --- values ------------------------------------------------------------------------ */
+
+static void
+a_lock_says_which_seats_were_there_already(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct warm_hold holds[3] = { hold_of("A1", uuid_v7_new(), "ann", 0),
+                                  hold_of("A2", uuid_v7_new(), "ann", 0),
+                                  hold_of("A3", uuid_v7_new(), "ann", 0) };
+    bool lost[3];
+    assert_true(warm_lock(warm, &holds[1], 1, lost));
+    assert_false(lost[0]);
+    assert_true(warm_lock(warm, holds, 3, lost));
+    assert_false(lost[0]);
+    assert_true(lost[1]);
+    assert_false(lost[2]);
+    long long ttl = ask_number("PTTL", "seat:A1", "");
+    assert_true(ttl > 900000 && ttl <= 960000);
+}
+
+static void
+a_put_writes_key_member_and_meta(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct uuid id = uuid_v7_new();
+    char        hold[UUID_TEXT_BYTES], wanted[512], member[256], meta[64];
+    uuid_format(&id, hold);
+    put_one(hold_of("A1", id, "ann", 7));
+
+    snprintf(wanted, sizeof(wanted),
+             "{\"hold_id\":\"%s\",\"user_id\":\"ann\",\"cart_token\":\"cart-1\",\"expires_at\":\"2026-01-31T"
+             "12:51:40.000Z\",\"held_at\":\"2026-01-31T12:36:40.000Z\",\"version\":7}", hold);
+    assert_asked("GET", "seat:A1", "", wanted);
+    snprintf(member, sizeof(member), "A1:%s:ann", hold);
+    assert_asked("ZSCORE", "seat_holds", member, "1769863900000");
+    snprintf(meta, sizeof(meta), "hold:%s:meta", hold);
+    assert_asked("HGET", meta, "user_id", "ann");
+    assert_asked("HGET", meta, "event_id", event_text);
+    assert_asked("HGET", meta, "held_until", "2026-01-31T12:51:40.000Z");
+    assert_asked("HGET", meta, "source", "web");
+    assert_asked("HGET", meta, "status", "active");
+    assert_true(ask_number("PTTL", meta, "") > 900000);
+    assert_true(ask_number("PTTL", "seat_holds", "") > 900000);
+
+    char  *json = NULL;
+    size_t len = 0;
+    assert_true(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
+    assert_int_equal(len, strlen(wanted));
+    assert_memory_equal(json, wanted, len);
+    free(json);
+    assert_false(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A2"), &json, &len));
+    assert_int_equal(warm_count(warm, ORG, event), 1);
+}
+
+static void
+a_put_replaces_unless_this_hold_has_a_newer_version_there(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct uuid id = uuid_v7_new();
+    put_one(hold_of("A1", id, "ann", 7));
+    put_one(hold_of("A1", id, "ann", 6));
+    char *value = ask("GET", "seat:A1", "");
+    assert_non_null(strstr(value, "\"version\":7}"));
+    free(value);
+    put_one(hold_of("A1", id, "ann", 8));
+    value = ask("GET", "seat:A1", "");
+    assert_non_null(strstr(value, "\"version\":8}"));
+    free(value);
+    put_one(hold_of("A1", uuid_v7_new(), "bob", 2)); /* another hold: a lower version or not */
+    value = ask("GET", "seat:A1", "");
+    assert_non_null(strstr(value, "\"user_id\":\"bob\""));
+    free(value);
+    assert_int_equal(warm_count(warm, ORG, event), 1); /* ann's member went with her key */
+}
+
+static void
+a_cart_token_cannot_pass_for_a_version(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
+    hold.cart_token = SLICE_LITERAL("\",\"version\":999}");
+    put_one(hold);
+    hold.version = 2;
+    put_one(hold);
+    char *value = ask("GET", "seat:A1", "");
+    assert_non_null(strstr(value, "\"version\":2}"));
+    free(value);
+}
+
+static void
+the_ordered_set_lives_as_long_as_its_longest_member(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    put_one(hold_of("A1", uuid_v7_new(), "ann", 1));
+    struct warm_hold brief = hold_of("A2", uuid_v7_new(), "bob", 1);
+    brief.ttl_ms = 1000;
+    put_one(brief);
+    assert_true(ask_number("PTTL", "seat_holds", "") > 900000);
+    struct warm_hold over = hold_of("A3", uuid_v7_new(), "cat", 1);
+    over.ttl_ms = -1000000;
+    put_one(over); /* over long ago: gone at once, and no error */
+}
+
+static void
+keys_of_another_type_are_replaced(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    free(ask("LPUSH", "seat:A1", "x"));
+    free(ask("LPUSH", "seat_holds", "x"));
+    struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
+    remove_one(hold);
+    char  *json;
+    size_t len;
+    assert_false(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
+    assert_int_equal(warm_count(warm, ORG, event), -1);
+    assert_true(warm_is_up(warm)); /* a wrong key is no outage */
+    put_one(hold);
+    assert_int_equal(warm_count(warm, ORG, event), 1);
+    assert_true(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
+    free(json);
+}
+
+static void
+a_remove_takes_only_what_is_of_this_hold(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct uuid first = uuid_v7_new(), second = uuid_v7_new();
+    put_one(hold_of("A1", first, "ann", 1));
+    put_one(hold_of("A1", second, "bob", 3));
+    remove_one(hold_of("A1", first, "ann", 2)); /* a late release */
+    char  *json = NULL;
+    size_t len = 0;
+    assert_true(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
+    assert_non_null(strstr(json, "bob"));
+    free(json);
+    assert_int_equal(warm_count(warm, ORG, event), 1);
+
+    remove_one(hold_of("A1", second, "bob", 4));
+    assert_false(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
+    assert_int_equal(warm_count(warm, ORG, event), 0);
+    char pattern[96];
+    snprintf(pattern, sizeof(pattern), "*event:%s}*", event_text);
+    redisReply *keys = redis("KEYS %s", pattern);
+    assert_int_equal(keys->elements, 0);
+    freeReplyObject(keys);
+}
+
+static void
+a_batch_of_many_events_and_seats_is_written_whole(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    enum { COUNT = 1000 };
+    static struct warm_hold holds[COUNT];
+    static char             seats[COUNT][16];
+    struct uuid             id = uuid_v7_new();
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(seats[i], sizeof(seats[i]), "S%d", i);
+        if (i % 4 == 0) {
+            id = uuid_v7_new(); /* four seats a hold */
+        }
+        holds[i] = hold_of(seats[i], id, "ann", 1);
+        holds[i].org = i % 8 < 4 ? ORG : SLICE_LITERAL("acne"); /* two tenants with one event name */
+    }
+    assert_true(warm_put(warm, holds, COUNT));
+    assert_true(warm_collect(warm));
+    assert_int_equal(warm_count(warm, ORG, event), COUNT / 2);
+    assert_int_equal(warm_count(warm, SLICE_LITERAL("acne"), event), COUNT / 2);
+    assert_true(warm_remove(warm, holds, COUNT));
+    assert_int_equal(warm_count(warm, ORG, event), 0); /* collects by itself */
+}
+
+/* --- trouble ------------------------------------------------------------------------ */
+
+static void
+forgotten_scripts_are_loaded_and_the_calls_sent_again(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    assert_true(warm_ping(warm));
+    freeReplyObject(redis("SCRIPT %s", "FLUSH"));
+    struct warm_hold holds[2] = { hold_of("A1", uuid_v7_new(), "ann", 1),
+                                  hold_of("A2", uuid_v7_new(), "bob", 1) };
+    assert_true(warm_put(warm, &holds[0], 1));
+    assert_true(warm_put(warm, &holds[1], 1));
+    assert_true(warm_collect(warm));
+    assert_int_equal(warm_count(warm, ORG, event), 2);
+}
+
+static void
+a_lost_connection_costs_one_call_and_a_pause(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    assert_true(warm_ping(warm));
+    assert_true(warm_is_up(warm));
+    shutdown(warm->link.context->fd, SHUT_RDWR);
+    struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
+    bool             lost = true;
+    assert_false(warm_lock(warm, &hold, 1, &lost));
+    assert_false(lost);
+    assert_false(warm_is_up(warm));
+    assert_false(warm_put(warm, &hold, 1)); /* in the pause */
+    assert_true(warm_collect(warm));        /* nothing is due */
+    struct mono_time deadline = { mono_now().us + 10 * TIME_US_PER_S };
+    while (!warm_ping(warm)) {
+        assert_true(mono_now().us < deadline.us);
+        usleep(10000);
+    }
+    assert_true(warm_is_up(warm));
+}
+
+/* A listener that accepts (its backlog does) and never answers, as a stopped Redis does. */
+static void
+a_redis_that_hangs_costs_its_timeout_once_a_pause(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    char path[108];
+    snprintf(path, sizeof(path), "/tmp/hf-warm-%d.sock", (int)getpid());
+    struct warm_address address;
+    char                url[128];
+    snprintf(url, sizeof(url), "unix:%s", path);
+    assert_true(warm_address_parse(slice_of(url), &address));
+
+    struct sockaddr_storage storage = { 0 };
+    storage.ss_family = AF_UNIX;
+    memcpy((char *)&storage + sizeof(sa_family_t), path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&storage, (socklen_t)(sizeof(sa_family_t) + strlen(path) + 1)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+
+    struct config hanging = config;
+    hanging.redis_url = url;
+    hanging.redis_timeout_ms = 30;
+    struct warm *stopped = warm_new(&hanging);
+    assert_non_null(stopped);
+    struct mono_time began = mono_now();
+    assert_false(warm_ping(stopped));
+    assert_true(mono_now().us - began.us < 5 * TIME_US_PER_S);
+    began = mono_now();
+    assert_false(warm_ping(stopped)); /* at once */
+    assert_true(mono_now().us - began.us < 20 * TIME_US_PER_MS);
+    warm_free(&stopped);
+    close(fd);
+    unlink(path);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_lock_says_which_seats_were_there_already, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_put_writes_key_member_and_meta, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_put_replaces_unless_this_hold_has_a_newer_version_there, open_case,
+                                        close_case),
+        cmocka_unit_test_setup_teardown(a_cart_token_cannot_pass_for_a_version, open_case, close_case),
+        cmocka_unit_test_setup_teardown(the_ordered_set_lives_as_long_as_its_longest_member, open_case,
+                                        close_case),
+        cmocka_unit_test_setup_teardown(keys_of_another_type_are_replaced, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_remove_takes_only_what_is_of_this_hold, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_batch_of_many_events_and_seats_is_written_whole, open_case, close_case),
+        cmocka_unit_test_setup_teardown(forgotten_scripts_are_loaded_and_the_calls_sent_again, open_case,
+                                        close_case),
+        cmocka_unit_test_setup_teardown(a_lost_connection_costs_one_call_and_a_pause, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_redis_that_hangs_costs_its_timeout_once_a_pause, open_case, close_case),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
