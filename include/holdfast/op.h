@@ -3,11 +3,12 @@
  *
  * Life: the API (or the node itself, for expiry) makes an op, fills the request
  * part and hands it to engine_submit. The engine fills the result part and calls
- * op->finish (writes the answer from the result) and then op->send (gives the
- * answer away), each exactly once, from any thread. The op's owner frees it.
+ * op->finish (writes the answer from the result) and then, exactly once, op->send
+ * (gives the answer away), from any thread. The op's owner frees it.
  *
  * Between finish and send of an op with an Idempotency-Key the engine stores the
- * answer in the op's own transaction, so finish must depend on the result only.
+ * answer in the op's own transaction; if that has to be repeated, finish is called
+ * again and writes the answer anew. finish must depend on the result only.
  */
 #ifndef HOLDFAST_OP_H
 #define HOLDFAST_OP_H
@@ -18,6 +19,7 @@
 #include "holdfast/arena.h"
 #include "holdfast/buf.h"
 #include "holdfast/clock.h"
+#include "holdfast/events.h"
 #include "holdfast/hot_table.h"
 #include "holdfast/ids.h"
 #include "holdfast/slice.h"
@@ -45,6 +47,7 @@ struct op_seat {
     int64_t        expect_version; /* confirm: the version it must have; -1: any */
     enum hf_status code;           /* result: HF_OK or why not */
     bool           claimed;        /* engine: this op has the hot claim */
+    bool           own;            /* engine: the user has it already */
 };
 
 struct op_area {
@@ -73,11 +76,19 @@ struct hold_view {
     char              currency[4];
     enum hold_status  status; /* as it is to be shown: past its end it is expired */
     struct db_time    created_at, held_until, now;
+    int               line_last;  /* the highest number that a line of it ever had */
     int               line_count; /* those that are the hold's: of an active hold the active ones */
     struct hold_line *lines;
 };
 
 enum op_tier { TIER_HOT, TIER_REDIS, TIER_POSTGRES };
+
+/* What the engine does with an op after a transaction. */
+enum op_fate {
+    FATE_ANSWER, /* the result stands */
+    FATE_LATER,  /* a row was locked by another: again after a pause */
+    FATE_AGAIN   /* it must be prepared anew, at once */
+};
 
 #define OP_DETAIL_BYTES 160
 
@@ -130,17 +141,22 @@ struct op {
     struct op        *next;           /* queue */
     struct mono_time  not_before;     /* a retry waits until then */
     struct mono_time  queued_at;
-    int               tries;
+    int               locked_tries;   /* how often a row was locked by another */
+    int               prepared;       /* how often it was prepared anew */
     int               claim_next;     /* how many of claim_order are claimed */
     int              *claim_order;    /* indices of seats in the hot table's total order */
     uint64_t          user_hash;
+    enum op_fate      fate;
     bool              solo;           /* needs a transaction of its own */
-    bool              may_have_run;   /* an outcome was lost and it committed: run it as a repeat */
-    bool              refused_hot;
-    int64_t           event_version;  /* of the policy it was prepared with */
+    bool              may_have_run;   /* an outcome was lost, it committed: run it as a repeat */
+    bool              finished;       /* finish was called (an op with a key: before its commit) */
     bool              grow;           /* OP_HOLD that adds its free seats to the hold grow_hold */
-    struct uuid       grow_hold;
-    struct db_time    judged_at, ends_at; /* of the grant */
+    struct uuid       grow_hold;      /* also: the hold to show when nothing was changed */
+    struct event_info info;           /* of the event it was prepared with */
+    int               row_first, row_end; /* its rows in the statement's result */
+    int              *sent;           /* which seats those rows are about; NULL: all, in order */
+    struct slice      hold_event;     /* of the hold, as the statement found it */
+    struct db_time    judged_at, ends_at;
 };
 
 #endif

@@ -1,0 +1,571 @@
+/*
+ * batch.c - one transaction for many ops, and what each kind of outcome means.
+ *
+ * The statements go out as one pipeline: BEGIN, batch id, locks that are waited for
+ * (users, holds, areas), areas, seats, changes, COMMIT, one Sync. Each op succeeds or
+ * fails alone by the verdicts of the statements; only an error of a whole statement
+ * concerns all, and then the batch is halved until the culprit stands alone.
+ */
+#include "engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "holdfast/log.h"
+#include "holdfast/metrics.h"
+
+#define SETTLE_PAUSE_NS (20 * 1000 * 1000)
+
+/* --- sending ------------------------------------------------------------------ */
+
+static int
+compare_keys(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Adds the keys in rising order, each once. */
+static void
+add_sorted(struct pg_array *array, int64_t *keys, int count)
+{
+    qsort(keys, (size_t)count, sizeof(*keys), compare_keys);
+    for (int i = 0; i < count; i++)
+        if (i == 0 || keys[i] != keys[i - 1])
+            pg_array_int(array, keys[i]);
+}
+
+void
+send_lock_keys(struct batch *batch, int64_t *users, int user_count, int64_t *holds, int hold_count)
+{
+    struct pg_array *keys = worker_array(batch->worker, 0, PG_INT8);
+    struct pg_params params;
+    if (user_count + hold_count == 0)
+        return;
+    add_sorted(keys, users, user_count);
+    add_sorted(keys, holds, hold_count);
+    pg_params_init(&params);
+    pg_param_array(&params, keys);
+    pg_tx_send(batch->worker->pg, STATEMENT_LOCK_KEYS, &params);
+}
+
+/* True if the batch waits for locks of users or holds; the keys of its ops. */
+static void
+send_locks(struct batch *batch)
+{
+    int64_t users[BATCH_MOST], holds[BATCH_MOST];
+    int     user_count = 0, hold_count = 0;
+    for (int i = 0; i < batch->count; i++) {
+        const struct op *op = batch->ops[i];
+        if (op_needs_user_lock(op))
+            users[user_count++] = user_lock_key(op->org, op->kind == OP_TRANSFER ? op->to_user : op->user);
+        if (op_is_change(op))
+            holds[hold_count++] = hold_lock_key(&op->hold_id);
+    }
+    send_lock_keys(batch, users, user_count, holds, hold_count);
+}
+
+static bool
+batch_locks_keys(const struct batch *batch)
+{
+    for (int i = 0; i < batch->count; i++)
+        if (op_needs_user_lock(batch->ops[i]) || op_is_change(batch->ops[i]))
+            return true;
+    return false;
+}
+
+static bool
+batch_has(const struct batch *batch, bool (*is)(const struct op *op))
+{
+    for (int i = 0; i < batch->count; i++)
+        if (is(batch->ops[i]))
+            return true;
+    return false;
+}
+
+void
+send_lock_areas(struct batch *batch)
+{
+    struct worker   *worker = batch->worker;
+    struct pg_array *org = worker_array(worker, 0, PG_TEXT), *event = worker_array(worker, 1, PG_TEXT);
+    struct pg_array *area = worker_array(worker, 2, PG_TEXT), *hold_org = worker_array(worker, 3, PG_TEXT);
+    struct pg_array *hold = worker_array(worker, 4, PG_UUID);
+    struct pg_params params;
+
+    for (int i = 0; i < batch->count; i++) {
+        const struct op *op = batch->ops[i];
+        for (int a = 0; a < op->area_count; a++) {
+            pg_array_text(org, op->org);
+            pg_array_text(event, op->event.len > 0 ? op->event : op->hold_event);
+            pg_array_text(area, op->areas[a].id);
+        }
+        if (op->kind != OP_HOLD || op->grow) {
+            pg_array_text(hold_org, op->org);
+            pg_array_uuid(hold, op->grow ? &op->grow_hold : &op->hold_id);
+        }
+    }
+    pg_params_init(&params);
+    pg_param_array(&params, org);
+    pg_param_array(&params, event);
+    pg_param_array(&params, area);
+    pg_param_array(&params, hold_org);
+    pg_param_array(&params, hold);
+    pg_tx_send(worker->pg, STATEMENT_LOCK_AREAS, &params);
+}
+
+void
+send_read_holds(struct batch *batch, const struct slice *orgs, const struct uuid *holds, int count)
+{
+    struct pg_array *org = worker_array(batch->worker, 0, PG_TEXT);
+    struct pg_array *hold = worker_array(batch->worker, 1, PG_UUID);
+    struct pg_params params;
+    for (int i = 0; i < count; i++) {
+        pg_array_text(org, orgs[i]);
+        pg_array_uuid(hold, &holds[i]);
+    }
+    pg_params_init(&params);
+    pg_param_array(&params, org);
+    pg_param_array(&params, hold);
+    pg_tx_send(batch->worker->pg, STATEMENT_READ_HOLDS, &params);
+}
+
+/* The holds of the changes, as they are after them; pos in the result is the op's place among the changes. */
+static void
+send_views(struct batch *batch)
+{
+    struct slice orgs[BATCH_MOST];
+    struct uuid  holds[BATCH_MOST];
+    int          count = 0;
+    for (int i = 0; i < batch->count; i++) {
+        if (!op_is_change(batch->ops[i]))
+            continue;
+        orgs[count] = batch->ops[i]->org;
+        holds[count++] = batch->ops[i]->hold_id;
+    }
+    send_read_holds(batch, orgs, holds, count);
+}
+
+static void
+send_statements(struct batch *batch)
+{
+    bool changes = batch_has(batch, op_is_change), areas = batch_has(batch, op_is_area_hold);
+    send_locks(batch);
+    if (changes || areas)
+        send_lock_areas(batch);
+    if (areas) {
+        send_reclaim_areas(batch);
+        send_hold_areas(batch, NULL, NULL, 0);
+    }
+    if (batch_has(batch, op_is_seat_hold))
+        send_hold_seats(batch, NULL, NULL, 0);
+    if (changes) {
+        send_change_holds(batch);
+        send_views(batch);
+    }
+}
+
+/* --- reading ------------------------------------------------------------------- */
+
+bool
+batch_next(struct batch *batch, struct pg_result **slot)
+{
+    pg_result_free(slot);
+    *slot = pg_tx_next(batch->worker->pg);
+    return *slot != NULL;
+}
+
+static bool
+skip_next(struct batch *batch)
+{
+    struct pg_result *ignored = NULL;
+    bool              more = batch_next(batch, &ignored);
+    pg_result_free(&ignored);
+    return more;
+}
+
+static bool
+read_results(struct batch *batch)
+{
+    bool changes = batch_has(batch, op_is_change), areas = batch_has(batch, op_is_area_hold);
+    if (batch_locks_keys(batch) && !skip_next(batch))
+        return false;
+    if ((changes || areas) && !skip_next(batch))
+        return false;
+    if (areas && (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
+        return false;
+    if (batch_has(batch, op_is_seat_hold) && !batch_next(batch, &batch->rows.seats))
+        return false;
+    return !changes || (batch_next(batch, &batch->rows.changes) && batch_next(batch, &batch->rows.views));
+}
+
+void
+batch_rows_free(struct batch_rows *rows)
+{
+    pg_result_free(&rows->reclaimed);
+    pg_result_free(&rows->areas);
+    pg_result_free(&rows->seats);
+    pg_result_free(&rows->changes);
+    pg_result_free(&rows->views);
+    pg_result_free(&rows->shown);
+}
+
+static void
+judge(struct batch *batch)
+{
+    if (batch->rows.areas != NULL)
+        judge_hold_areas(batch);
+    if (batch->rows.seats != NULL)
+        judge_hold_seats(batch);
+    if (batch->rows.changes != NULL)
+        judge_changes(batch);
+}
+
+/* --- ops that get a hold which exists already -------------------------------------- */
+
+static bool
+op_wants_show(const struct op *op)
+{
+    return op->kind == OP_HOLD && op->fate == FATE_ANSWER && op->hold == NULL &&
+           (op->status == HF_OK || op->status == HF_CREATED);
+}
+
+static int
+collect_shows(struct batch *batch, struct slice *orgs, struct uuid *holds)
+{
+    int count = 0;
+    for (int i = 0; i < batch->count; i++) {
+        if (!op_wants_show(batch->ops[i]))
+            continue;
+        orgs[count] = batch->ops[i]->org;
+        holds[count++] = batch->ops[i]->grow_hold;
+    }
+    return count;
+}
+
+static void
+show(struct batch *batch)
+{
+    int pos = 0;
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (!op_wants_show(op))
+            continue;
+        pos++;
+        if (batch->rows.shown == NULL || !op_show(op, batch->rows.shown, pos))
+            op_fail(op, HF_STORE_UNAVAILABLE);
+        else if (op->hold->status != HOLD_ACTIVE)
+            op->fate = FATE_AGAIN; /* it ended between the two readings: judge anew */
+    }
+}
+
+/* After the commit: a read of its own. */
+static void
+show_after(struct batch *batch)
+{
+    struct slice     orgs[BATCH_MOST];
+    struct uuid      holds[BATCH_MOST];
+    struct pg_params params;
+    int              count = collect_shows(batch, orgs, holds);
+    if (count == 0)
+        return;
+    struct pg_array *org = worker_array(batch->worker, 0, PG_TEXT);
+    struct pg_array *hold = worker_array(batch->worker, 1, PG_UUID);
+    for (int i = 0; i < count; i++) {
+        pg_array_text(org, orgs[i]);
+        pg_array_uuid(hold, &holds[i]);
+    }
+    pg_params_init(&params);
+    pg_param_array(&params, org);
+    pg_param_array(&params, hold);
+    if (pg_run(batch->worker->pg, STATEMENT_READ_HOLDS, &params, batch->deadline, &batch->rows.shown) != PG_DONE)
+        pg_result_free(&batch->rows.shown);
+    show(batch);
+}
+
+/* Within the transaction of ops with keys, whose answers must be written before the commit. */
+static bool
+show_within(struct batch *batch)
+{
+    struct slice orgs[BATCH_MOST];
+    struct uuid  holds[BATCH_MOST];
+    int          count = collect_shows(batch, orgs, holds);
+    if (count == 0)
+        return true;
+    send_read_holds(batch, orgs, holds, count);
+    pg_tx_flush(batch->worker->pg);
+    if (!batch_next(batch, &batch->rows.shown))
+        return false;
+    show(batch);
+    return true;
+}
+
+/* --- outcomes ------------------------------------------------------------------------ */
+
+void
+batch_fail(struct batch *batch, enum hf_status status)
+{
+    if (status != HF_OUTCOME_UNKNOWN)
+        redis_undo(batch);
+    for (int i = 0; i < batch->count; i++)
+        engine_refuse(batch->worker->engine, batch->ops[i], status);
+}
+
+enum hf_status
+batch_outcome(struct batch *batch)
+{
+    const struct timespec pause = { .tv_nsec = SETTLE_PAUSE_NS };
+    struct mono_time      deadline = { mono_now().us + batch->worker->node->config->request_timeout };
+    bool                  committed = false;
+    while (mono_now().us < deadline.us) {
+        if (pg_settle_outcome(batch->worker->pg, &batch->id, deadline, &committed) == PG_DONE) {
+            metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
+            return committed ? HF_OK : HF_STORE_UNAVAILABLE;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return HF_OUTCOME_UNKNOWN;
+}
+
+void
+batch_run_again(struct batch *batch, bool committed)
+{
+    for (int i = batch->count - 1; i >= 0; i--) {
+        struct op *op = batch->ops[i];
+        op->may_have_run = op->may_have_run || committed;
+        if (committed && op->kind == OP_EXTEND && !op->keyed)
+            engine_refuse(batch->worker->engine, op, HF_OUTCOME_UNKNOWN); /* twice would be too far */
+        else
+            op_again(batch->worker, op);
+    }
+}
+
+/* Each op on its way: answered, or back into the queue. */
+static void
+batch_release(struct batch *batch)
+{
+    for (int i = batch->count - 1; i >= 0; i--) {
+        struct op *op = batch->ops[i];
+        switch (op->fate) {
+        case FATE_LATER:
+            op_later(batch->worker, op);
+            break;
+        case FATE_AGAIN:
+            op_again(batch->worker, op);
+            break;
+        case FATE_ANSWER:
+            break;
+        }
+    }
+}
+
+void
+batch_settle(struct batch *batch)
+{
+    struct engine     *engine = batch->worker->engine;
+    struct op         *answers[BATCH_MOST];
+    int                answer_count = 0;
+    struct mono_time   start = mono_now();
+    struct waiter_list waiters;
+
+    waiter_list_init(&waiters);
+    redis_settle(batch);
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (op->kind == OP_HOLD && batch->rows.seats != NULL && op->seat_count > 0)
+            settle_hold_rows(batch, op, true, &waiters);
+        if (op->fate == FATE_ANSWER) {
+            claims_drop(engine, op, &waiters);
+            answers[answer_count++] = op;
+        }
+    }
+    if (batch->rows.changes != NULL)
+        settle_change_rows(batch, &waiters);
+    if (batch->rows.areas != NULL)
+        settle_area_rows(batch, batch->rows.areas);
+    show_after(batch);
+    for (int i = 0; i < answer_count; i++) {
+        if (answers[i]->fate == FATE_ANSWER) {
+            engine_answer(engine, answers[i]);
+        } else { /* its claims have ended: it starts anew */
+            answers[i]->prepared++;
+            answers[i]->fate = FATE_ANSWER;
+            answers[i]->waiter.next = NULL;
+            waiter_list_add(&waiters, &answers[i]->waiter);
+        }
+    }
+    metric_observe(METRIC_SETTLE_SECONDS, (uint64_t)(mono_now().us - start.us));
+    /* The answered ops are gone: only those that go on are looked at. */
+    int left = 0;
+    for (int i = 0, a = 0; i < batch->count; i++) {
+        if (a < answer_count && batch->ops[i] == answers[a])
+            a++;
+        else
+            batch->ops[left++] = batch->ops[i];
+    }
+    batch->count = left;
+    batch_release(batch);
+    (void)warm_collect(batch->worker->warm); /* what Redis failed to take is repaired later */
+    dispatch(engine, &waiters);
+}
+
+/* --- one transaction ---------------------------------------------------------------------- */
+
+void
+batch_begin(struct batch *batch)
+{
+    batch->id = uuid_v7_new();
+    batch->began = mono_now();
+    batch->deadline.us = batch->began.us + batch->worker->node->config->request_timeout;
+    metric_add(METRIC_BATCHES_TOTAL, 1);
+    metric_observe(METRIC_BATCH_REQUESTS, (uint64_t)batch->count);
+    pg_tx_begin(batch->worker->pg, &batch->id, batch->deadline);
+}
+
+/* Ops with keys: their answers go into the same transaction, so verdicts come before the commit. */
+static enum pg_outcome
+transact_keyed(struct batch *batch)
+{
+    struct pg *pg = batch->worker->pg;
+    batch_begin(batch);
+    bool ok = keys_claim(batch);
+    if (ok && batch->count == 0) {
+        pg_tx_rollback(pg);
+        return pg_tx_end(pg);
+    }
+    if (ok) {
+        send_statements(batch);
+        pg_tx_flush(pg);
+        ok = read_results(batch);
+    }
+    if (ok) {
+        judge(batch);
+        ok = show_within(batch) && keys_store(batch);
+    }
+    if (ok)
+        pg_tx_commit(pg);
+    else
+        pg_tx_rollback(pg);
+    return pg_tx_end(pg);
+}
+
+static enum pg_outcome
+transact(struct batch *batch)
+{
+    struct pg *pg = batch->worker->pg;
+    batch_begin(batch);
+    send_statements(batch);
+    pg_tx_commit(pg);
+    bool            complete = read_results(batch);
+    enum pg_outcome outcome = pg_tx_end(pg);
+    if (complete)
+        judge(batch);
+    else
+        batch_rows_free(&batch->rows);
+    return outcome;
+}
+
+static bool
+has_results(const struct batch *batch)
+{
+    return batch->rows.areas != NULL || batch->rows.seats != NULL || batch->rows.changes != NULL;
+}
+
+static void
+batch_unknown(struct batch *batch)
+{
+    enum hf_status outcome = batch_outcome(batch);
+    if (outcome == HF_OK && has_results(batch))
+        batch_settle(batch);
+    else if (outcome == HF_OUTCOME_UNKNOWN)
+        batch_fail(batch, HF_OUTCOME_UNKNOWN);
+    else
+        batch_run_again(batch, outcome == HF_OK);
+}
+
+static void
+batch_split(struct batch *batch)
+{
+    struct worker *worker = batch->worker;
+    metric_add(METRIC_BATCHES_SPLIT_TOTAL, 1);
+    int half = batch->count / 2;
+    batch_run(worker, batch->ops, half);
+    if (pg_ready(worker->pg)) {
+        batch_run(worker, batch->ops + half, batch->count - half);
+    } else {
+        for (int i = half; i < batch->count; i++)
+            engine_refuse(worker->engine, batch->ops[i], HF_STORE_UNAVAILABLE);
+    }
+}
+
+static void
+log_failure(const struct batch *batch, const char *event)
+{
+    LOG_EVENT(LOG_ERROR, event, log_text("sqlstate", pg_last_sqlstate(batch->worker->pg)),
+              log_text("error", pg_last_error(batch->worker->pg)), log_int("requests", batch->count),
+              log_slice("request_id", batch->ops[0]->request_id));
+}
+
+/* What no repetition helped: halve it, or tell the one that is left. */
+static void
+batch_give_up(struct batch *batch, enum hf_status alone)
+{
+    if (batch->count > 1) {
+        batch_split(batch);
+        return;
+    }
+    log_failure(batch, "request_failed");
+    batch_fail(batch, alone);
+}
+
+static bool
+may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats)
+{
+    if (outcome == PG_REPEAT)
+        return repeats < REPEATS_MAX;
+    /* A line that came in after the statement's snapshot meets the backstop: once more sees it. */
+    return outcome == PG_DATA_ERROR && repeats == 0 && strcmp(pg_last_sqlstate(batch->worker->pg), "23505") == 0;
+}
+
+static void
+batch_end(struct batch *batch, enum pg_outcome outcome)
+{
+    switch (outcome) {
+    case PG_DONE:
+        batch_settle(batch);
+        return;
+    case PG_DATA_ERROR:
+    case PG_BUG:
+        batch_give_up(batch, HF_INTERNAL);
+        return;
+    case PG_REPEAT:
+        batch_give_up(batch, HF_SEAT_CONTENDED);
+        return;
+    case PG_UNAVAILABLE:
+        batch_fail(batch, HF_STORE_UNAVAILABLE);
+        return;
+    case PG_UNKNOWN:
+        batch_unknown(batch);
+        return;
+    }
+}
+
+void
+batch_run(struct worker *worker, struct op **ops, int count)
+{
+    struct batch    batch = { .worker = worker, .ops = ops, .count = count };
+    enum pg_outcome outcome;
+
+    redis_lock(&batch);
+    for (int repeats = 0;; repeats++) {
+        batch_rows_free(&batch.rows);
+        struct mono_time start = mono_now();
+        outcome = ops[0]->keyed ? transact_keyed(&batch) : transact(&batch);
+        metric_observe(METRIC_PG_SECONDS, (uint64_t)(mono_now().us - start.us));
+        if (batch.count == 0 || !may_repeat(&batch, outcome, repeats))
+            break;
+        metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
+    }
+    if (batch.count > 0)
+        batch_end(&batch, outcome);
+    batch_rows_free(&batch.rows);
+}

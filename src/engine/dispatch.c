@@ -1,0 +1,242 @@
+/*
+ * dispatch.c - the way of an op from its maker to the queue: memory's refusal, the
+ * claims of its seats in one total order, a parking place behind another's claim.
+ *
+ * Claims are taken in hot_table_order, so that parked ops never wait in a circle. Whoever
+ * ends a claim dispatches the ops that waited for it: the first takes the claim or is
+ * refused, the others follow, each in its turn. It is a loop over a list, never recursion.
+ */
+#include "engine_internal.h"
+
+#include "holdfast/metrics.h"
+
+void
+waiter_list_init(struct waiter_list *list)
+{
+    list->first = NULL;
+    list->end = &list->first;
+}
+
+void
+waiter_list_add(struct waiter_list *list, struct hot_waiter *chain)
+{
+    *list->end = chain;
+    while (*list->end != NULL)
+        list->end = &(*list->end)->next;
+}
+
+static struct op *
+waiter_list_pop(struct waiter_list *list)
+{
+    struct hot_waiter *waiter = list->first;
+    if (waiter == NULL)
+        return NULL;
+    list->first = waiter->next;
+    if (list->first == NULL)
+        list->end = &list->first;
+    waiter->next = NULL;
+    return (struct op *)waiter; /* the waiter is an op's first member */
+}
+
+struct seat_key
+op_seat_key(const struct op *op, const struct op_seat *seat)
+{
+    return (struct seat_key){ op->org, op->event, seat->id };
+}
+
+void
+claims_drop(struct engine *engine, struct op *op, struct waiter_list *waiters)
+{
+    for (int i = 0; i < op->claim_next; i++) {
+        struct op_seat *seat = &op->seats[op->claim_order[i]];
+        struct seat_key key = op_seat_key(op, seat);
+        struct hot_waiter *chain = NULL;
+        if (!seat->claimed)
+            continue;
+        hot_table_settle(engine->node->hot, &key, NULL, mono_now(), false, &chain);
+        seat->claimed = false;
+        waiter_list_add(waiters, chain);
+    }
+    op->claim_next = 0;
+}
+
+/* --- what memory may refuse ---------------------------------------------------- */
+
+static enum hf_status
+code_of_view(const struct seat_view *view)
+{
+    switch (view->status) {
+    case SEAT_SOLD:
+        return HF_SEAT_SOLD;
+    case SEAT_BLOCKED:
+        return HF_SEAT_BLOCKED;
+    case SEAT_AVAILABLE:
+    case SEAT_HELD:
+    case SEAT_REMOVED:
+        break;
+    }
+    return HF_SEAT_TAKEN;
+}
+
+/* True if memory knows, freshly, that this event would let the op hold that many seats. */
+static bool
+event_lets_in(struct engine *engine, const struct op *op, struct mono_time now)
+{
+    struct event_info info;
+    return events_find(engine->node->events, op->org, op->event, &info) &&
+           now.us - info.read_at.us <= engine->node->config->hot_lease &&
+           (info.status == EVENT_ON_SALE || (op->privileged && info.status != EVENT_CANCELLED)) &&
+           op->seat_count <= info.policy.max_seats_per_hold;
+}
+
+/*
+ * True if memory refuses the op: each seat's code is set. It does so only when it knows the event
+ * and every seat asked for, since an unknown seat would have to be named first.
+ */
+static bool
+memory_refuses(struct engine *engine, struct op *op)
+{
+    struct mono_time mono = mono_now();
+    struct db_time   now;
+    int64_t          error_us;
+    bool             refused = false;
+
+    if (op->kind != OP_HOLD || op->keyed || op->grow || op->area_count > 0 ||
+        !db_clock_read(engine->node->clock, mono, &now, &error_us) || !event_lets_in(engine, op, mono))
+        return false;
+    for (int i = op->seat_count - 1; i >= 0; i--) {
+        struct op_seat *seat = &op->seats[i];
+        struct seat_key key = op_seat_key(op, seat);
+        struct seat_view view;
+        seat->code = HF_OK;
+        if (hot_table_refuses(engine->node->hot, &key, op->user_hash, now, error_us, mono, &view)) {
+            seat->code = code_of_view(&view);
+            op->status = seat->code; /* the first in request order has the last word */
+            refused = true;
+        } else if (!hot_table_read(engine->node->hot, &key, now, error_us, mono, &view) ||
+                   view.status == SEAT_REMOVED) {
+            return false;
+        }
+    }
+    return refused;
+}
+
+static void
+refuse_from_memory(struct engine *engine, struct op *op, struct waiter_list *waiters)
+{
+    claims_drop(engine, op, waiters);
+    op->tier = TIER_HOT;
+    op->hold = NULL;
+    engine_answer(engine, op);
+}
+
+/* --- claims ---------------------------------------------------------------------- */
+
+/* A confirm names seats without taking them; a patch doesn't know its event yet. */
+static bool
+op_takes_seats(const struct op *op)
+{
+    return op->kind == OP_HOLD;
+}
+
+/* Seats in the hot table's total order; insertion sort: a hold has a handful. */
+static bool
+order_claims(struct engine *engine, struct op *op)
+{
+    op->claim_order = arena_alloc(&op->arena, (size_t)op->seat_count * sizeof(int));
+    if (op->claim_order == NULL)
+        return false;
+    for (int i = 0; i < op->seat_count; i++) {
+        struct seat_key key = op_seat_key(op, &op->seats[i]);
+        int             at = i;
+        for (; at > 0; at--) {
+            struct seat_key before = op_seat_key(op, &op->seats[op->claim_order[at - 1]]);
+            if (hot_table_order(engine->node->hot, &before, &key) <= 0)
+                break;
+            op->claim_order[at] = op->claim_order[at - 1];
+        }
+        op->claim_order[at] = i;
+    }
+    return true;
+}
+
+/*
+ * Claims the seats that are not claimed yet. False: the op is parked (and may be somebody
+ * else's by now) or was answered.
+ */
+static bool
+claim_seats(struct engine *engine, struct op *op, struct waiter_list *waiters)
+{
+    static const struct db_time no_time = { 0 };
+    while (op_takes_seats(op) && op->claim_next < op->seat_count) {
+        struct op_seat  *seat = &op->seats[op->claim_order[op->claim_next]];
+        struct seat_key  key = op_seat_key(op, seat);
+        struct seat_view view;
+        /* Memory was asked for all of them just before; from here on Postgres judges. */
+        enum hot_answer answer = hot_table_claim(engine->node->hot, &key, op->user_hash, false, no_time,
+                                                 0, mono_now(), &op->waiter, &view);
+        if (answer == HOT_PARKED)
+            return false; /* and not to be touched any more */
+        if (answer == HOT_CLAIMED) {
+            seat->claimed = true;
+            op->claim_next++;
+            continue;
+        }
+        metric_add(METRIC_PARKED_REFUSED_TOTAL, 1);
+        claims_drop(engine, op, waiters);
+        op_fail(op, HF_OVERLOADED);
+        engine_answer(engine, op);
+        return false;
+    }
+    return true;
+}
+
+static void
+enqueue(struct engine *engine, struct op *op, struct waiter_list *waiters)
+{
+    op->queued_at = mono_now();
+    if (op_queue_push(engine->queue, op))
+        return;
+    claims_drop(engine, op, waiters);
+    metric_add(METRIC_OVERLOADED_TOTAL, 1);
+    op_fail(op, HF_OVERLOADED);
+    engine_answer(engine, op);
+}
+
+/* --- in ------------------------------------------------------------------------- */
+
+void
+dispatch(struct engine *engine, struct waiter_list *waiters)
+{
+    struct op *op;
+    while ((op = waiter_list_pop(waiters)) != NULL) {
+        if (op->deadline.us != 0 && mono_now().us > op->deadline.us) {
+            claims_drop(engine, op, waiters);
+            op_fail(op, HF_OVERLOADED);
+            engine_answer(engine, op);
+        } else if (memory_refuses(engine, op)) {
+            refuse_from_memory(engine, op, waiters);
+        } else if (claim_seats(engine, op, waiters)) {
+            enqueue(engine, op, waiters);
+        }
+    }
+}
+
+void
+engine_submit(struct engine *engine, struct op *op)
+{
+    struct waiter_list list;
+    atomic_fetch_add(&engine->outstanding, 1);
+    op->user_hash = hash_seeded(op->user.ptr, op->user.len);
+    op->solo = op->kind == OP_PATCH ||
+               (op->kind == OP_HOLD && op->area_count > 0 && op->area_count + op->seat_count > 1);
+    if (op_takes_seats(op) && op->seat_count > 0 && !order_claims(engine, op)) {
+        op_fail(op, HF_OVERLOADED);
+        engine_answer(engine, op);
+        return;
+    }
+    waiter_list_init(&list);
+    op->waiter.next = NULL;
+    waiter_list_add(&list, &op->waiter);
+    dispatch(engine, &list);
+}

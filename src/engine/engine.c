@@ -1,0 +1,236 @@
+/*
+ * engine.c - start, stop and answer: the frame around dispatch and workers.
+ */
+#include "engine_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "holdfast/log.h"
+#include "holdfast/metrics.h"
+
+#define WORKER_STACK_BYTES (1024 * 1024)
+
+void *worker_main(void *context); /* worker.c */
+
+static bool
+worker_init(struct worker *worker, struct engine *engine)
+{
+    const struct config *config = engine->node->config;
+    worker->engine = engine;
+    worker->node = engine->node;
+    worker->random = hash_seeded(&worker, sizeof(worker)) | 1;
+    worker->pg = pg_new(config, "holdfast-worker", engine->node->identity, engine->node->clock);
+    worker->warm = warm_new(config);
+    worker->ops = calloc((size_t)config->batch_max, sizeof(*worker->ops));
+    return worker->pg != NULL && worker->warm != NULL && worker->ops != NULL;
+}
+
+static void
+worker_fini(struct worker *worker)
+{
+    for (int i = 0; i < ENGINE_ARRAYS; i++)
+        pg_array_fini(&worker->arrays[i]);
+    free(worker->ops);
+    free(worker->warm_holds);
+    free(worker->warm_lost);
+    warm_free(&worker->warm);
+    pg_free(&worker->pg);
+}
+
+static bool
+worker_start(struct worker *worker)
+{
+    pthread_attr_t attr;
+    hf_must(pthread_attr_init(&attr));
+    hf_must(pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES));
+    worker->started = pthread_create(&worker->thread, &attr, worker_main, worker) == 0;
+    pthread_attr_destroy(&attr);
+    return worker->started;
+}
+
+struct engine *
+engine_start(struct node *node)
+{
+    struct engine *engine = calloc(1, sizeof(*engine));
+    if (engine == NULL)
+        return NULL;
+    engine->node = node;
+    engine->worker_count = (int)node->config->workers;
+    engine->store_up = true;
+    engine->warm_up = true;
+    engine->queue = op_queue_new(node->config->queue_max);
+    engine->workers = calloc((size_t)engine->worker_count, sizeof(*engine->workers));
+    bool ready = engine->queue != NULL && engine->workers != NULL;
+    for (int i = 0; ready && i < engine->worker_count; i++)
+        ready = worker_init(&engine->workers[i], engine) && worker_start(&engine->workers[i]);
+    if (!ready)
+        engine_stop(&engine, mono_now());
+    return engine;
+}
+
+void
+engine_stop(struct engine **engine_pointer, struct mono_time deadline)
+{
+    struct engine *engine = *engine_pointer;
+    if (engine == NULL)
+        return;
+    /* Parked ops come back through the workers, so they are waited for before the queue closes. */
+    const struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
+    while (engine_outstanding(engine) > 0 && mono_now().us < deadline.us)
+        nanosleep(&pause, NULL);
+    if (engine->queue != NULL)
+        op_queue_close(engine->queue);
+    for (int i = 0; engine->workers != NULL && i < engine->worker_count; i++) {
+        if (engine->workers[i].started)
+            pthread_join(engine->workers[i].thread, NULL);
+        worker_fini(&engine->workers[i]);
+    }
+    op_queue_free(&engine->queue);
+    free(engine->workers);
+    free(engine);
+    *engine_pointer = NULL;
+}
+
+int64_t
+engine_outstanding(struct engine *engine)
+{
+    return atomic_load(&engine->outstanding);
+}
+
+bool
+engine_store_is_up(const struct engine *engine)
+{
+    return atomic_load(&engine->store_up);
+}
+
+bool
+engine_warm_is_up(const struct engine *engine)
+{
+    return atomic_load(&engine->warm_up);
+}
+
+void
+engine_replan(struct engine *engine)
+{
+    atomic_fetch_add(&engine->replan, 1);
+}
+
+void
+op_detail(struct op *op, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(op->detail, sizeof(op->detail), format, args);
+    va_end(args);
+}
+
+void
+op_fail(struct op *op, enum hf_status status)
+{
+    op->status = status;
+    op->tier = TIER_POSTGRES;
+    op->fate = FATE_ANSWER;
+    op->hold = NULL;
+    op->same = false;
+    op->finished = false; /* an answer that was written before its commit failed is void */
+    op->retry_after_s = status_http(status) == 503 || status == HF_SEAT_CONTENDED ? 1 : 0;
+}
+
+static void
+count_outcome(const struct op *op)
+{
+    if (op->kind == OP_HOLD) {
+        if (op->status == HF_CREATED)
+            metric_add(METRIC_HOLDS_CREATED_TOTAL, 1);
+        else if (op->status == HF_OK)
+            metric_add(METRIC_HOLDS_SAME_TOTAL, 1);
+        else if (op->status == HF_SEAT_CONTENDED)
+            metric_add(METRIC_HOLDS_CONTENDED_TOTAL, 1);
+        else if (status_http(op->status) >= 500)
+            metric_add(METRIC_HOLDS_FAILED_TOTAL, 1);
+        else
+            metric_add(op->tier == TIER_HOT ? METRIC_HOLDS_REFUSED_HOT_TOTAL : METRIC_HOLDS_REFUSED_PG_TOTAL, 1);
+        return;
+    }
+    if (op->status != HF_OK || op->same)
+        return;
+    switch (op->kind) {
+    case OP_EXTEND:
+        metric_add(METRIC_HOLDS_EXTENDED_TOTAL, 1);
+        break;
+    case OP_CANCEL:
+        metric_add(METRIC_HOLDS_CANCELLED_TOTAL, 1);
+        break;
+    case OP_CONFIRM:
+        metric_add(METRIC_HOLDS_CONVERTED_TOTAL, 1);
+        break;
+    case OP_REMOVE:
+    case OP_PATCH:
+        metric_add(METRIC_HOLDS_CHANGED_TOTAL, 1);
+        break;
+    case OP_TRANSFER:
+        metric_add(METRIC_HOLDS_TRANSFERRED_TOTAL, 1);
+        break;
+    case OP_EXPIRE:
+        metric_add(METRIC_HOLDS_EXPIRED_TOTAL, 1);
+        if (op->judged_at.us > op->ends_at.us && op->ends_at.us > 0)
+            metric_observe(METRIC_EXPIRY_LAG_SECONDS, (uint64_t)(op->judged_at.us - op->ends_at.us));
+        break;
+    case OP_HOLD:
+    case OP_ANSWER:
+        break;
+    }
+}
+
+/* A grant that is over by now is no grant: the client must not hear that it holds something. */
+static void
+void_late_grant(struct engine *engine, struct op *op)
+{
+    bool grants = op->kind == OP_HOLD || op->kind == OP_EXTEND;
+    if (!grants || op->hold == NULL || op->hold->status != HOLD_ACTIVE)
+        return;
+    struct db_time now;
+    int64_t        error_us;
+    if (db_clock_read(engine->node->clock, mono_now(), &now, &error_us) &&
+        now.us - error_us >= op->hold->held_until.us)
+        op_fail(op, HF_HOLD_EXPIRED);
+}
+
+void
+engine_answer(struct engine *engine, struct op *op)
+{
+    hf_assert(op->claim_next == 0);
+    if (!op->finished) {
+        void_late_grant(engine, op);
+        op->finish(op);
+        op->finished = true;
+    }
+    count_outcome(op);
+    op->send(op); /* the op is gone */
+    atomic_fetch_sub(&engine->outstanding, 1);
+}
+
+void
+engine_refuse(struct engine *engine, struct op *op, enum hf_status status)
+{
+    struct waiter_list waiters;
+    waiter_list_init(&waiters);
+    claims_drop(engine, op, &waiters);
+    op_fail(op, status);
+    if (status == HF_OVERLOADED)
+        metric_add(METRIC_OVERLOADED_TOTAL, 1);
+    engine_answer(engine, op);
+    dispatch(engine, &waiters);
+}
+
+void
+engine_tell(struct node *node, const struct seat_news *news, int count, struct mono_time began)
+{
+    for (int i = 0; i < count; i++) {
+        struct seat_key key = { news[i].org, news[i].event, news[i].seat };
+        hot_table_learn(node->hot, &key, &news[i].view, began, true);
+        seat_maps_apply(node->maps, &key, &news[i].view);
+    }
+}

@@ -1,0 +1,230 @@
+/*
+ * engine_internal.h - what the files of the engine share.
+ *
+ *   engine.c      start, stop, answer
+ *   dispatch.c    hot check and claims: refused, parked, or on to the queue
+ *   worker.c      the loop of one worker: gather, prepare, run
+ *   prepare.c     deadlines and policies, before a transaction begins
+ *   batch.c       one transaction for many ops, and what its outcome means
+ *   op_hold.c     hold_seats: parameters and verdicts
+ *   op_area.c     hold_areas: the same for quantities
+ *   op_change.c   change_holds: extend, confirm, transfer, release, expire
+ *   solo.c        ops that need a transaction of their own (patch, mixed, replace, grow)
+ *   keys.c        Idempotency-Keys
+ *   settle.c      what a committed change tells memory, Redis and the map
+ *   hold_view.c   holds as they are shown
+ */
+#ifndef HOLDFAST_ENGINE_INTERNAL_H
+#define HOLDFAST_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "holdfast/engine.h"
+#include "holdfast/op_queue.h"
+
+#define ENGINE_ARRAYS   20   /* the most array parameters of one statement */
+#define BATCH_MOST      1024 /* the most that batch_max can be */
+#define LOCKED_TRIES    3  /* of a hold that met another node's row lock */
+#define PREPARED_MAX    8  /* times that an op is prepared anew before we give up */
+#define REPEATS_MAX     3  /* of a transaction after a deadlock or lock timeout */
+
+struct engine {
+    struct node     *node;
+    struct op_queue *queue;
+    int              worker_count;
+    struct worker   *workers;
+    _Atomic int64_t  outstanding;
+    _Atomic unsigned replan; /* counts up when plans should be made anew */
+    _Atomic bool     store_up, warm_up;
+};
+
+struct worker {
+    struct engine  *engine;
+    struct node    *node;
+    pthread_t       thread;
+    bool            started;
+    unsigned        replan_seen;
+    uint64_t        random; /* state of the jitter */
+    struct pg      *pg;
+    struct warm    *warm;
+    struct op     **ops;    /* room for one batch */
+    struct pg_array arrays[ENGINE_ARRAYS];
+
+    /* what the Redis steps are about; grows and stays */
+    struct warm_hold *warm_holds;
+    bool             *warm_lost;
+    int               warm_capacity;
+};
+
+/* The results of one transaction's statements; those not sent are NULL. */
+struct batch_rows {
+    struct pg_result *reclaimed, *areas, *seats, *changes, *views, *shown;
+};
+
+struct batch {
+    struct worker    *worker;
+    struct op       **ops;
+    int               count;
+    struct uuid       id;
+    struct mono_time  began, deadline;
+    struct batch_rows rows;
+};
+
+/* --- waiters: ops that claims gave back ------------------------------------ */
+
+struct waiter_list {
+    struct hot_waiter *first, **end;
+};
+void waiter_list_init(struct waiter_list *list);
+/* Appends a whole chain. */
+void waiter_list_add(struct waiter_list *list, struct hot_waiter *chain);
+
+/* --- dispatch.c -------------------------------------------------------------- */
+
+/* Sends ops on their way: memory's answer, a parking place, or the queue. */
+void dispatch(struct engine *engine, struct waiter_list *waiters);
+/* Ends the op's claims without having learned anything. */
+void claims_drop(struct engine *engine, struct op *op, struct waiter_list *waiters);
+struct seat_key op_seat_key(const struct op *op, const struct op_seat *seat);
+
+/* --- engine.c ------------------------------------------------------------------ */
+
+/* Answers and forgets the op; its claims must have ended. */
+void engine_answer(struct engine *engine, struct op *op);
+/* Sets a status with nothing to show; for outcomes found before or instead of a transaction. */
+void op_fail(struct op *op, enum hf_status status);
+void op_detail(struct op *op, const char *format, ...) HF_PRINTF(2, 3);
+/* Drops the claims and answers. */
+void engine_refuse(struct engine *engine, struct op *op, enum hf_status status);
+
+/* --- prepare.c ----------------------------------------------------------------- */
+
+/* Leaves in ops[] those that may go into a transaction now; the others are answered or put back. Returns how many. */
+int prepare(struct worker *worker, struct op **ops, int count);
+/* Reads status and policy of the ops' events that are not known, or no longer right. */
+HF_MUST_CHECK enum pg_outcome policies_read(struct worker *worker, const struct slice *orgs,
+                                            const struct slice *events, int count,
+                                            struct mono_time deadline);
+/* The lock keys, as every node computes them. */
+int64_t user_lock_key(struct slice org, struct slice user);
+int64_t hold_lock_key(const struct uuid *hold);
+/* True if holding for this op has to be judged under its user's lock. */
+bool op_needs_user_lock(const struct op *op);
+
+/* --- batch.c -------------------------------------------------------------------- */
+
+/* Runs ops in one transaction, splitting where one of them fails; answers or puts back each. */
+void batch_run(struct worker *worker, struct op **ops, int count);
+/* A new batch id, BEGIN. */
+void batch_begin(struct batch *batch);
+/* Reads the next statement's rows into *slot. False: the transaction has failed. */
+HF_MUST_CHECK bool batch_next(struct batch *batch, struct pg_result **slot);
+void batch_rows_free(struct batch_rows *rows);
+/* After a transaction that is known to have ended well: settle, answer, put back. */
+void batch_settle(struct batch *batch);
+/* After one that is known to have changed nothing: what each op hears. */
+void batch_fail(struct batch *batch, enum hf_status status);
+/* Learns a lost outcome (law 7). HF_OK: committed; HF_STORE_UNAVAILABLE: it never will; HF_OUTCOME_UNKNOWN. */
+enum hf_status batch_outcome(struct batch *batch);
+/* Puts a lost but committed, or never committed, batch's ops back to be run again. */
+void batch_run_again(struct batch *batch, bool committed);
+/* Puts an op back after a pause that grows with its tries. */
+void op_later(struct worker *worker, struct op *op);
+void op_again(struct worker *worker, struct op *op);
+/* Sends lock_keys for distinct keys, users first. */
+void send_lock_keys(struct batch *batch, int64_t *users, int user_count, int64_t *holds, int hold_count);
+void send_read_holds(struct batch *batch, const struct slice *orgs, const struct uuid *holds, int count);
+void send_lock_areas(struct batch *batch);
+/* Resets and returns array `i` of the worker for elements of `type`. */
+struct pg_array *worker_array(struct worker *worker, int i, enum pg_type type);
+/* Adds a text, or a null for an empty one. */
+void worker_array_text(struct pg_array *array, struct slice text);
+
+/* --- op_hold.c, op_area.c, op_change.c -------------------------------------------- */
+
+/* What the rows of an existing hold give to lines that are added to it. */
+struct hold_growth {
+    struct db_time until, born;
+    int            line_next;
+    struct uuid    hold;
+    struct slice   user, cart_token, source;
+};
+/*
+ * growth: NULL for new holds. only: NULL, or which of a single op's seats (areas) to take, by their
+ * indices; kept in op->sent.
+ */
+void send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only, int only_count);
+void judge_hold_seats(struct batch *batch);
+/* One op against its rows of hold_seats. */
+void judge_seats_of(struct op *op, const struct pg_result *rows);
+/* The op's seat that a row of its is about. */
+struct op_seat *op_row_seat(const struct op *op, int row);
+void send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int *only, int only_count);
+void send_reclaim_areas(struct batch *batch);
+void judge_hold_areas(struct batch *batch);
+bool op_is_area_hold(const struct op *op);
+bool op_is_seat_hold(const struct op *op);
+bool op_is_change(const struct op *op);
+void send_change_holds(struct batch *batch);
+/* Within a solo op: releases `holds` (an OP_HOLD that replaces them) or the op's `drop` seats (OP_PATCH). */
+void send_solo_change(struct batch *batch, const struct op *op, const struct uuid *holds, int count,
+                      const char *reason);
+void judge_changes(struct batch *batch);
+/* Sets op->status and the like from the word that a statement gave. */
+void op_judge_word(struct op *op, struct slice word);
+
+/* --- solo.c ------------------------------------------------------------------------ */
+
+void solo_run(struct worker *worker, struct op *op);
+
+/* --- keys.c ------------------------------------------------------------------------ */
+
+/*
+ * Claims the keys of a batch whose transaction has begun. Ops that have their answer (stored before,
+ * reused, still running) leave the batch. False: the transaction failed.
+ */
+HF_MUST_CHECK bool keys_claim(struct batch *batch);
+/* The lock of an op's key. */
+int64_t key_lock_key(const struct op *op);
+/* Finishes the ops that will be answered and stores their answers. False: no memory. */
+HF_MUST_CHECK bool keys_store(struct batch *batch);
+
+/* --- settle.c ----------------------------------------------------------------------- */
+
+/* Memory and map learn a seat that a committed statement returned; ends a claim when `claimed`. */
+void settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
+                 bool claimed, struct waiter_list *waiters);
+/* The rows of hold_seats of one op: granted, or what was found. committed: what was taken stands. */
+void settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters);
+/* Arms the timer of a hold that has areas only. */
+void settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold);
+/* Everything that change_holds returned. */
+void settle_change_rows(struct batch *batch, struct waiter_list *waiters);
+void settle_area_rows(struct batch *batch, const struct pg_result *rows);
+/* Redis: lock before, put and remove after. */
+void redis_lock(struct batch *batch);
+void redis_settle(struct batch *batch);
+void redis_undo(struct batch *batch);
+
+/* --- hold_view.c ---------------------------------------------------------------------- */
+
+/* The view of a hold that was just made, from its rows of hold_seats and hold_areas. */
+struct hold_view *hold_view_new(struct op *op, const struct pg_result *seats, int seat_first, int seat_end,
+                                const struct pg_result *areas, int area_first, int area_end);
+/* Points op->hold at the rows whose pos is `pos` in a result of read_holds. False: none, or no memory. */
+bool op_show(struct op *op, const struct pg_result *views, int64_t pos);
+enum hold_status hold_status_of(struct slice word);
+
+/* Columns of the statements' results. */
+enum { HS_POS, HS_ORD, HS_CODE, HS_TAKEN, HS_VERSION, HS_STATUS, HS_IN_PAYMENT, HS_HOLD, HS_USER, HS_UNTIL,
+       HS_SECTION, HS_ROW, HS_NUMBER, HS_PRICE, HS_BORN, HS_NOW };
+enum { HA_POS, HA_ORD, HA_CODE, HA_TAKEN, HA_HOLD, HA_UNTIL, HA_PRICE, HA_VERSION, HA_BORN, HA_NOW, HA_HELD,
+       HA_SOLD };
+enum { CH_ORD, CH_CODE, CH_EVENT, CH_UNTIL, CH_NOW, CH_BORN, CH_OWNER, CH_EVENT_VERSION, CH_SEAT, CH_AREA,
+       CH_VERSION, CH_STATUS, CH_HOLD, CH_USER, CH_SEAT_UNTIL, CH_ENDED, CH_HELD, CH_SOLD };
+enum { RH_POS, RH_HOLD, RH_EVENT, RH_USER, RH_CART, RH_SOURCE, RH_CREATED, RH_UNTIL, RH_NOW, RH_CURRENCY,
+       RH_LINE, RH_SEAT, RH_SECTION, RH_ROW, RH_NUMBER, RH_AREA, RH_QUANTITY, RH_VERSION, RH_PRICE, RH_STATUS,
+       RH_REASON, RH_ENDED, RH_TICKETS, RH_IN_PAYMENT };
+
+#endif

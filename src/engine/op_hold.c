@@ -1,0 +1,231 @@
+/*
+ * op_hold.c - taking seats: what goes to hold_seats, and what its rows mean.
+ *
+ * A hold is granted when all its rows say so. Else the first reason in the order of the
+ * API counts: event, unknown seats, limits, then what is taken. Seats that the user has
+ * already are no reason: all of them are his -> his hold is the answer; some -> the
+ * free ones are added to it, in a transaction of its own (solo.c).
+ */
+#include "engine_internal.h"
+
+#include <string.h>
+
+bool
+op_is_seat_hold(const struct op *op)
+{
+    return op->kind == OP_HOLD && op->seat_count > 0;
+}
+
+/* --- parameters ------------------------------------------------------------------ */
+
+enum { P_ORD, P_ORG, P_EVENT, P_SEAT, P_HOLD, P_USER, P_CART, P_TTL, P_SOURCE, P_VERSION, P_PRIVILEGED, P_EMAIL,
+       P_ACTOR, P_REQUEST, P_LINE, P_UNTIL, P_BORN, P_COUNT };
+
+static const enum pg_type column_types[P_COUNT] = {
+    [P_ORD] = PG_INT4,   [P_ORG] = PG_TEXT,     [P_EVENT] = PG_TEXT,   [P_SEAT] = PG_TEXT,
+    [P_HOLD] = PG_UUID,  [P_USER] = PG_TEXT,    [P_CART] = PG_TEXT,    [P_TTL] = PG_INT4,
+    [P_SOURCE] = PG_TEXT, [P_VERSION] = PG_INT8, [P_PRIVILEGED] = PG_BOOL, [P_EMAIL] = PG_TEXT,
+    [P_ACTOR] = PG_TEXT, [P_REQUEST] = PG_TEXT, [P_LINE] = PG_INT4,
+    [P_UNTIL] = PG_TIMESTAMPTZ, [P_BORN] = PG_TIMESTAMPTZ,
+};
+
+static void
+add_seat(struct pg_array **c, const struct op *op, int ord, struct slice seat, int line,
+         const struct hold_growth *growth)
+{
+    pg_array_int(c[P_ORD], ord);
+    pg_array_text(c[P_ORG], op->org);
+    pg_array_text(c[P_EVENT], op->event);
+    pg_array_text(c[P_SEAT], seat);
+    pg_array_uuid(c[P_HOLD], growth ? &growth->hold : &op->hold_id);
+    pg_array_text(c[P_USER], growth ? growth->user : op->user);
+    pg_array_text(c[P_CART], growth ? growth->cart_token : op->cart_token);
+    pg_array_int(c[P_TTL], op->seconds);
+    pg_array_text(c[P_SOURCE], growth ? growth->source : op->source);
+    pg_array_int(c[P_VERSION], op->info.version);
+    pg_array_bool(c[P_PRIVILEGED], op->privileged);
+    worker_array_text(c[P_EMAIL], op->customer_email);
+    worker_array_text(c[P_ACTOR], op->actor);
+    worker_array_text(c[P_REQUEST], op->request_id);
+    pg_array_int(c[P_LINE], line);
+    if (growth != NULL) {
+        pg_array_time(c[P_UNTIL], growth->until);
+        pg_array_time(c[P_BORN], growth->born);
+    } else {
+        pg_array_null(c[P_UNTIL]);
+        pg_array_null(c[P_BORN]);
+    }
+}
+
+void
+send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only, int only_count)
+{
+    struct pg_array *columns[P_COUNT];
+    struct pg_params params;
+    int              row = 0;
+
+    pg_params_init(&params);
+    for (int i = 0; i < P_COUNT; i++)
+        columns[i] = worker_array(batch->worker, i, column_types[i]);
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        int        line = growth ? growth->line_next : 1;
+        if (op->kind != OP_HOLD && op->kind != OP_PATCH)
+            continue;
+        op->row_first = row;
+        op->sent = only;
+        for (int s = 0; s < (only ? only_count : op->seat_count); s++) {
+            add_seat(columns, op, i, op->seats[only ? only[s] : s].id, line++, growth);
+            row++;
+        }
+        op->row_end = row;
+    }
+    for (int i = 0; i < P_COUNT; i++)
+        pg_param_array(&params, columns[i]);
+    pg_tx_send(batch->worker->pg, STATEMENT_HOLD_SEATS, &params);
+}
+
+/* --- verdicts ----------------------------------------------------------------------- */
+
+/* What was found, over all rows of one op. */
+struct findings {
+    int         taken, own, locked, stale;
+    bool        event_missing, event_closed, seat_missing, too_many, user_limit;
+    int         refused_first; /* first row that says taken, sold or blocked; -1 */
+    int         own_first;     /* first row that the user has already; -1 */
+};
+
+static enum hf_status
+code_of_row(const struct pg_result *rows, int row, struct findings *found)
+{
+    struct slice code = pg_get_text(rows, row, HS_CODE);
+    if (slice_is(code, "ok"))
+        return HF_OK;
+    if (slice_is(code, "own")) {
+        if (found->own++ == 0)
+            found->own_first = row;
+        return HF_OK;
+    }
+    if (slice_is(code, "locked")) {
+        found->locked++;
+        return HF_SEAT_CONTENDED;
+    }
+    if (slice_is(code, "stale")) {
+        found->stale++;
+        return HF_OK;
+    }
+    found->event_missing |= slice_is(code, "event_not_found");
+    found->event_closed |= slice_is(code, "event_closed");
+    found->seat_missing |= slice_is(code, "seat_not_found");
+    found->too_many |= slice_is(code, "too_many_seats");
+    found->user_limit |= slice_is(code, "user_limit");
+
+    enum hf_status status = HF_INTERNAL;
+    char           text[32];
+    if (code.len < sizeof(text)) {
+        memcpy(text, code.ptr, code.len);
+        text[code.len] = '\0';
+        (void)status_from_code(text, &status);
+    }
+    if (found->refused_first < 0 && (status == HF_SEAT_TAKEN || status == HF_SEAT_SOLD || status == HF_SEAT_BLOCKED))
+        found->refused_first = row;
+    return status;
+}
+
+struct op_seat *
+op_row_seat(const struct op *op, int row)
+{
+    int i = row - op->row_first;
+    return &op->seats[op->sent ? op->sent[i] : i];
+}
+
+static void
+judge_own(struct op *op, const struct pg_result *rows, int count, const struct findings *found)
+{
+    op->grow_hold = pg_get_uuid(rows, found->own_first, HS_HOLD);
+    bool mine = uuid_equal(&op->grow_hold, &op->hold_id); /* made by a run whose outcome was lost */
+    if (found->own == count) {
+        op->status = mine ? HF_CREATED : HF_OK;
+        op->same = !mine;
+        op->grow = false;
+        return;
+    }
+    if (found->locked > 0) {
+        op->fate = FATE_LATER;
+        op->status = HF_SEAT_CONTENDED;
+        return;
+    }
+    op->grow = true;
+    op->fate = FATE_AGAIN;
+}
+
+void
+judge_seats_of(struct op *op, const struct pg_result *rows)
+{
+    int             first = op->row_first, end = op->row_end;
+    struct findings found = { .refused_first = -1, .own_first = -1 };
+
+    op->tier = TIER_POSTGRES;
+    op->fate = FATE_ANSWER;
+    op->same = false;
+    op->hold = NULL;
+    op->retry_after_s = 0;
+    if (!op->grow)
+        op->grow_hold = (struct uuid){ { 0 } };
+    for (int row = first; row < end; row++) {
+        enum hf_status  code = code_of_row(rows, row, &found);
+        struct op_seat *seat = op_row_seat(op, row);
+        found.taken += pg_get_bool(rows, row, HS_TAKEN);
+        seat->code = code;
+        seat->own = seat->own || slice_is(pg_get_text(rows, row, HS_CODE), "own");
+    }
+    if (found.taken == end - first) {
+        op->status = HF_CREATED;
+        op->judged_at = pg_get_time(rows, first, HS_NOW);
+        op->ends_at = pg_get_time(rows, first, HS_UNTIL);
+    } else if (found.event_missing) {
+        op->status = HF_EVENT_NOT_FOUND;
+    } else if (found.stale > 0) {
+        op->fate = FATE_AGAIN;
+    } else if (found.event_closed) {
+        op->status = HF_EVENT_CLOSED;
+    } else if (found.seat_missing) {
+        op->status = HF_SEAT_NOT_FOUND;
+    } else if (found.too_many) {
+        op->status = HF_TOO_MANY_SEATS;
+    } else if (found.user_limit) {
+        op->status = HF_USER_LIMIT;
+    } else if (found.refused_first >= 0) {
+        struct findings ignored = { 0 };
+        op->status = code_of_row(rows, found.refused_first, &ignored);
+    } else if (found.own > 0) {
+        judge_own(op, rows, end - first, &found);
+    } else if (found.locked > 0) {
+        op->status = HF_SEAT_CONTENDED;
+        op->retry_after_s = 1;
+        op->fate = FATE_LATER;
+    } else {
+        op->status = HF_INTERNAL;
+    }
+    if (op->fate == FATE_LATER && op->locked_tries >= LOCKED_TRIES) {
+        op->fate = FATE_ANSWER;
+        op->status = HF_SEAT_CONTENDED;
+        op->retry_after_s = 1;
+    }
+}
+
+void
+judge_hold_seats(struct batch *batch)
+{
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (!op_is_seat_hold(op))
+            continue;
+        judge_seats_of(op, batch->rows.seats);
+        if (op->fate != FATE_ANSWER || op->status != HF_CREATED || !uuid_is_nil(&op->grow_hold))
+            continue;
+        op->hold = hold_view_new(op, batch->rows.seats, op->row_first, op->row_end, NULL, 0, 0);
+        if (op->hold == NULL)
+            op->grow_hold = op->hold_id; /* no memory: it is read again */
+    }
+}

@@ -1,0 +1,204 @@
+/*
+ * prepare.c - what is settled before a transaction begins: deadlines, the events'
+ * policies, and which ops may share one transaction.
+ */
+#include "engine_internal.h"
+
+#include <string.h>
+
+#include "holdfast/metrics.h"
+
+#define USER_LOCK_SALT 0x75736572 /* keeps users' lock keys apart from other uses of the hash */
+
+int64_t
+user_lock_key(struct slice org, struct slice user)
+{
+    char text[2 * ID_BYTES_MAX + 1];
+    hf_assert(org.len <= ID_BYTES_MAX && user.len <= ID_BYTES_MAX);
+    memcpy(text, org.ptr, org.len);
+    text[org.len] = '/'; /* no id has one */
+    memcpy(text + org.len + 1, user.ptr, user.len);
+    return (int64_t)hash_stable(text, org.len + 1 + user.len, USER_LOCK_SALT);
+}
+
+int64_t
+hold_lock_key(const struct uuid *hold)
+{
+    uint64_t key = 0; /* the random half of a UUIDv7; lock_user_holds computes the same in SQL */
+    for (int i = 8; i < 16; i++)
+        key = key << 8 | hold->bytes[i];
+    return (int64_t)key;
+}
+
+bool
+op_needs_user_lock(const struct op *op)
+{
+    if (op->kind == OP_TRANSFER)
+        return true;
+    return (op->kind == OP_HOLD || op->kind == OP_PATCH) &&
+           (op->area_count > 0 || op->info.policy.max_seats_per_user > 0 || op->info.policy.one_hold_per_user);
+}
+
+/* --- policies ------------------------------------------------------------------ */
+
+enum { RP_ORG, RP_EVENT, RP_VERSION, RP_STATUS, RP_KIND, RP_CURRENCY, RP_HOLD_TTL, RP_EXTEND_BY, RP_MAX_HOLD,
+       RP_PER_HOLD, RP_PER_USER, RP_ONE_HOLD, RP_NO_GAP };
+
+static void
+learn_policy(struct worker *worker, const struct pg_result *rows, int row, struct mono_time began)
+{
+    struct event_info info = { .version = pg_get_int(rows, row, RP_VERSION), .read_at = began };
+    struct slice      currency = pg_get_text(rows, row, RP_CURRENCY);
+    if (!event_status_parse(pg_get_text(rows, row, RP_STATUS), &info.status) ||
+        !event_kind_parse(pg_get_text(rows, row, RP_KIND), &info.kind))
+        return;
+    memcpy(info.currency, currency.ptr, currency.len < 3 ? currency.len : 3);
+    info.policy = (struct policy){
+        .hold_ttl_s = (int32_t)pg_get_int(rows, row, RP_HOLD_TTL),
+        .extend_by_s = (int32_t)pg_get_int(rows, row, RP_EXTEND_BY),
+        .max_hold_s = (int32_t)pg_get_int(rows, row, RP_MAX_HOLD),
+        .max_seats_per_hold = (int32_t)pg_get_int(rows, row, RP_PER_HOLD),
+        .max_seats_per_user = (int32_t)pg_get_int(rows, row, RP_PER_USER),
+        .one_hold_per_user = pg_get_bool(rows, row, RP_ONE_HOLD),
+        .no_single_seat_gap = pg_get_bool(rows, row, RP_NO_GAP),
+    };
+    events_learn(worker->node->events, pg_get_text(rows, row, RP_ORG), pg_get_text(rows, row, RP_EVENT), &info);
+}
+
+enum pg_outcome
+policies_read(struct worker *worker, const struct slice *orgs, const struct slice *events, int count,
+              struct mono_time deadline)
+{
+    struct pg_array  *org = worker_array(worker, 0, PG_TEXT);
+    struct pg_array  *event = worker_array(worker, 1, PG_TEXT);
+    struct pg_params  params;
+    struct pg_result *rows = NULL;
+    struct mono_time  began = mono_now();
+
+    for (int i = 0; i < count; i++) {
+        pg_array_text(org, orgs[i]);
+        pg_array_text(event, events[i]);
+    }
+    pg_params_init(&params);
+    pg_param_array(&params, org);
+    pg_param_array(&params, event);
+    enum pg_outcome outcome = pg_run(worker->pg, STATEMENT_READ_POLICIES, &params, deadline, &rows);
+    for (int i = 0; outcome == PG_DONE && i < pg_rows(rows); i++)
+        learn_policy(worker, rows, i, began);
+    pg_result_free(&rows);
+    return outcome;
+}
+
+/* True: op->info is known. An op that was judged stale wants a newer version than the one it had. */
+static bool
+find_policy(struct worker *worker, struct op *op)
+{
+    struct event_info info;
+    if (!events_find(worker->node->events, op->org, op->event, &info))
+        return false;
+    if (op->info.version != 0 && info.version <= op->info.version)
+        return false;
+    op->info = info;
+    return true;
+}
+
+/* Reads what is missing. False: the store did not answer. */
+static bool
+find_policies(struct worker *worker, struct op **ops, int count)
+{
+    struct slice     orgs[BATCH_MOST], events[BATCH_MOST];
+    struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
+    int              missing = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (ops[i]->kind != OP_HOLD || find_policy(worker, ops[i]))
+            continue;
+        orgs[missing] = ops[i]->org;
+        events[missing++] = ops[i]->event;
+    }
+    if (missing == 0)
+        return true;
+    if (policies_read(worker, orgs, events, missing, deadline) != PG_DONE)
+        return false;
+    for (int i = 0; i < count; i++) {
+        struct event_info info;
+        if (ops[i]->kind == OP_HOLD && events_find(worker->node->events, ops[i]->org, ops[i]->event, &info))
+            ops[i]->info = info;
+    }
+    return true;
+}
+
+/* --- who may go -------------------------------------------------------------------- */
+
+/* What an op hears before any transaction; HF_OK: it may go on. */
+static enum hf_status
+early_status(const struct op *op, struct mono_time now)
+{
+    if (op->deadline.us != 0 && now.us > op->deadline.us)
+        return op->kind != OP_HOLD && op->locked_tries > 0 ? HF_SEAT_CONTENDED : HF_OVERLOADED;
+    if (op->prepared > PREPARED_MAX)
+        return HF_SEAT_CONTENDED; /* the policy changes faster than we can read it */
+    if (op->kind != OP_HOLD)
+        return HF_OK;
+    if (op->info.version == 0)
+        return HF_EVENT_NOT_FOUND;
+    if (op->seconds > op->info.policy.max_hold_s)
+        return HF_INVALID_FIELD;
+    return HF_OK;
+}
+
+/* Locks that this transaction takes for one op each: no two of its ops may share one. */
+struct key_set {
+    int      count;
+    int64_t *keys;
+};
+
+static bool
+key_set_add(struct key_set *set, int64_t key)
+{
+    for (int i = 0; i < set->count; i++)
+        if (set->keys[i] == key)
+            return false;
+    set->keys[set->count++] = key;
+    return true;
+}
+
+int
+prepare(struct worker *worker, struct op **ops, int count)
+{
+    int64_t          user_keys[BATCH_MOST], idempotency_keys[BATCH_MOST];
+    struct op       *back[BATCH_MOST];
+    struct key_set   users = { 0, user_keys }, keys = { 0, idempotency_keys };
+    struct mono_time now = mono_now();
+    int              ready = 0, put_back = 0;
+    bool             store = find_policies(worker, ops, count);
+
+    for (int i = 0; i < count; i++) {
+        struct op     *op = ops[i];
+        enum hf_status status = store ? early_status(op, now) : HF_STORE_UNAVAILABLE;
+        if (op->queued_at.us != 0)
+            metric_observe(METRIC_QUEUE_SECONDS, (uint64_t)(now.us - op->queued_at.us));
+        op->queued_at.us = 0;
+        if (status != HF_OK) {
+            if (status == HF_INVALID_FIELD) {
+                op->field = "ttl_seconds";
+                op_detail(op, "ttl_seconds is above the event's max_hold of %d s", op->info.policy.max_hold_s);
+            }
+            engine_refuse(worker->engine, op, status);
+            continue;
+        }
+        if (op->kind == OP_HOLD && (op->grow || op->info.policy.one_hold_per_user))
+            op->solo = true;
+        struct slice user = op->kind == OP_TRANSFER ? op->to_user : op->user;
+        bool fits = !(op->solo && (count > 1)) &&
+                    (!op_needs_user_lock(op) || key_set_add(&users, user_lock_key(op->org, user))) &&
+                    (!op->keyed || key_set_add(&keys, key_lock_key(op)));
+        if (fits)
+            ops[ready++] = op;
+        else
+            back[put_back++] = op;
+    }
+    while (put_back > 0) /* the last first, so that they stand in the queue in their order */
+        op_queue_put_back(worker->engine->queue, back[--put_back]);
+    return ready;
+}

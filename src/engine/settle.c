@@ -1,0 +1,290 @@
+/*
+ * settle.c - what a committed change tells the rest of the node: the hot table, the
+ * seat map, Redis. Always after the commit, with the versions that Postgres gave.
+ */
+#include "engine_internal.h"
+
+#include <stdlib.h>
+
+#include "holdfast/metrics.h"
+
+/* --- memory and map -------------------------------------------------------------- */
+
+void
+settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view, bool claimed,
+            struct waiter_list *waiters)
+{
+    struct node       *node = batch->worker->node;
+    struct hot_waiter *chain = NULL;
+    bool               arm = view != NULL && view->status == SEAT_HELD && !view->in_payment;
+    if (claimed) {
+        hot_table_settle(node->hot, key, view, batch->began, arm, &chain);
+        waiter_list_add(waiters, chain);
+    } else if (view != NULL) {
+        hot_table_learn(node->hot, key, view, batch->began, arm);
+    }
+}
+
+static uint64_t
+hash_user(struct slice user)
+{
+    return user.len == 0 ? 0 : hash_seeded(user.ptr, user.len);
+}
+
+/* What a row of hold_seats says about its seat. False: nothing that may be believed. */
+static bool
+view_of_hold_row(const struct pg_result *rows, int row, struct seat_view *view)
+{
+    if (pg_is_null(rows, row, HS_VERSION) || slice_is(pg_get_text(rows, row, HS_CODE), "locked") ||
+        slice_is(pg_get_text(rows, row, HS_CODE), "stale") ||
+        !seat_status_parse(pg_get_text(rows, row, HS_STATUS), &view->status))
+        return false;
+    view->in_payment = pg_get_bool(rows, row, HS_IN_PAYMENT);
+    view->hold_id = pg_get_uuid(rows, row, HS_HOLD);
+    view->user_hash = hash_user(pg_get_text(rows, row, HS_USER));
+    view->held_until = pg_get_time(rows, row, HS_UNTIL);
+    view->version = pg_get_int(rows, row, HS_VERSION);
+    return true;
+}
+
+void
+settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters)
+{
+    const struct pg_result *rows = batch->rows.seats;
+    if (op->fate != FATE_ANSWER)
+        return;
+    for (int row = op->row_first; row < op->row_end; row++) {
+        struct op_seat  *seat = op_row_seat(op, row);
+        struct seat_key  key = op_seat_key(op, seat);
+        struct seat_view view = { 0 };
+        bool             taken = pg_get_bool(rows, row, HS_TAKEN);
+        bool             known = view_of_hold_row(rows, row, &view) && (committed || !taken);
+        settle_seat(batch, &key, known ? &view : NULL, seat->claimed, waiters);
+        seat->claimed = false;
+        if (taken && committed)
+            seat_maps_apply(batch->worker->node->maps, &key, &view);
+    }
+}
+
+static void
+settle_change_row(struct batch *batch, const struct op *op, int row, struct waiter_list *waiters)
+{
+    const struct pg_result *rows = batch->rows.changes;
+    struct slice            event = pg_get_text(rows, row, CH_EVENT);
+    struct seat_key         key = { op->org, event, pg_get_text(rows, row, CH_SEAT) };
+    struct seat_view        view = { 0 };
+
+    if (!pg_is_null(rows, row, CH_AREA)) {
+        seat_maps_area(batch->worker->node->maps, op->org, event, pg_get_text(rows, row, CH_AREA),
+                       pg_get_int(rows, row, CH_HELD), pg_get_int(rows, row, CH_SOLD),
+                       pg_get_int(rows, row, CH_VERSION));
+        return;
+    }
+    if (key.seat.len == 0 || !seat_status_parse(pg_get_text(rows, row, CH_STATUS), &view.status))
+        return;
+    view.hold_id = pg_get_uuid(rows, row, CH_HOLD);
+    view.user_hash = hash_user(pg_get_text(rows, row, CH_USER));
+    view.held_until = pg_get_time(rows, row, CH_SEAT_UNTIL);
+    view.version = pg_get_int(rows, row, CH_VERSION);
+    settle_seat(batch, &key, &view, false, waiters);
+    seat_maps_apply(batch->worker->node->maps, &key, &view);
+}
+
+void
+settle_change_rows(struct batch *batch, struct waiter_list *waiters)
+{
+    const struct pg_result *rows = batch->rows.changes;
+    for (int row = 0; row < pg_rows(rows); row++) {
+        int ord = batch->ops[0]->solo ? 0 : (int)pg_get_int(rows, row, CH_ORD);
+        if (ord >= 0 && ord < batch->count)
+            settle_change_row(batch, batch->ops[ord], row, waiters);
+    }
+}
+
+/* Holds of areas alone have no seat whose timer could expire them: a key of their own has it. */
+void
+settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold)
+{
+    char             text[1 + UUID_TEXT_BYTES] = "~";
+    struct seat_view view = { .status = SEAT_HELD, .hold_id = hold->hold_id, .user_hash = op->user_hash,
+                              .held_until = hold->held_until, .version = 1 };
+    uuid_format(&hold->hold_id, text + 1);
+    struct seat_key key = { op->org, hold->event, slice_of(text) };
+    hot_table_learn(batch->worker->node->hot, &key, &view, batch->began, true);
+}
+
+void
+settle_area_rows(struct batch *batch, const struct pg_result *rows)
+{
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (!op_is_area_hold(op) || op->status != HF_CREATED || op->hold == NULL || op->fate != FATE_ANSWER)
+            continue;
+        settle_area_timer(batch, op, op->hold);
+        for (int row = op->row_first; row < op->row_end; row++)
+            seat_maps_area(batch->worker->node->maps, op->org, op->event, op->areas[row - op->row_first].id,
+                           pg_get_int(rows, row, HA_HELD), pg_get_int(rows, row, HA_SOLD),
+                           pg_get_int(rows, row, HA_VERSION));
+    }
+}
+
+/* --- Redis -------------------------------------------------------------------------- */
+
+/* Room for `more` further holds in the worker's list. */
+static struct warm_hold *
+warm_room(struct worker *worker, int count, int more)
+{
+    if (count + more <= worker->warm_capacity)
+        return worker->warm_holds;
+    int               capacity = (count + more) * 2;
+    struct warm_hold *grown = realloc(worker->warm_holds, (size_t)capacity * sizeof(*grown));
+    bool             *lost = grown ? realloc(worker->warm_lost, (size_t)capacity) : NULL;
+    if (grown != NULL)
+        worker->warm_holds = grown;
+    if (lost == NULL)
+        return NULL;
+    worker->warm_lost = lost;
+    worker->warm_capacity = capacity;
+    return grown;
+}
+
+static int
+add_wanted_seats(struct worker *worker, int count, const struct op *op, struct db_time now)
+{
+    int64_t ttl_ms = (int64_t)(op->seconds > 0 ? op->seconds : op->info.policy.hold_ttl_s) * 1000;
+    struct warm_hold *holds = warm_room(worker, count, op->seat_count);
+    if (holds == NULL)
+        return count;
+    for (int i = 0; i < op->seat_count; i++)
+        holds[count++] = (struct warm_hold){
+            .org = op->org, .event = op->event, .seat = op->seats[i].id, .user = op->user,
+            .cart_token = op->cart_token, .source = op->source, .hold_id = op->hold_id, .held_at = now,
+            .held_until = { now.us + ttl_ms * TIME_US_PER_MS }, .ttl_ms = ttl_ms };
+    return count;
+}
+
+void
+redis_lock(struct batch *batch)
+{
+    struct worker   *worker = batch->worker;
+    struct mono_time start = mono_now();
+    struct db_time   now;
+    int64_t          error_us;
+    int              count = 0;
+
+    if (!warm_is_on(worker->warm) || !db_clock_read(worker->node->clock, start, &now, &error_us))
+        return;
+    for (int i = 0; i < batch->count; i++)
+        if (batch->ops[i]->kind == OP_HOLD && !batch->ops[i]->grow)
+            count = add_wanted_seats(worker, count, batch->ops[i], now);
+    if (count == 0)
+        return;
+    /* A lost SET NX is a hint to look in Postgres, and we always do. */
+    (void)warm_lock(worker->warm, worker->warm_holds, count, worker->warm_lost);
+    metric_observe(METRIC_REDIS_LOCK_SECONDS, (uint64_t)(mono_now().us - start.us));
+}
+
+void
+redis_undo(struct batch *batch)
+{
+    struct worker *worker = batch->worker;
+    int            count = 0;
+    if (!warm_is_on(worker->warm))
+        return;
+    for (int i = 0; i < batch->count; i++)
+        if (batch->ops[i]->kind == OP_HOLD && !batch->ops[i]->grow)
+            count = add_wanted_seats(worker, count, batch->ops[i], (struct db_time){ 0 });
+    if (count > 0 && warm_remove(worker->warm, worker->warm_holds, count))
+        (void)warm_collect(worker->warm);
+}
+
+/* One seat as Redis shall have it; `hold` may be NULL where only the id matters (removal). */
+static int
+add_warm(struct worker *worker, int count, const struct op *op, struct slice event, struct slice seat,
+         const struct uuid *hold_id, const struct hold_view *hold, int64_t version)
+{
+    struct warm_hold *holds = warm_room(worker, count, 1);
+    if (holds == NULL)
+        return count;
+    struct warm_hold *one = &holds[count];
+    *one = (struct warm_hold){ .org = op->org, .event = event, .seat = seat, .user = op->user,
+                               .cart_token = op->cart_token, .source = op->source, .hold_id = *hold_id,
+                               .version = version };
+    if (hold != NULL) {
+        one->user = hold->user;
+        one->cart_token = hold->cart_token;
+        one->source = hold->source;
+        one->held_at = hold->created_at;
+        one->held_until = hold->held_until;
+        one->ttl_ms = (hold->held_until.us - hold->now.us) / TIME_US_PER_MS;
+        if (one->ttl_ms < 1)
+            one->ttl_ms = 1;
+    }
+    return count + 1;
+}
+
+/* Holds that were granted (put) or refused (remove what redis_lock left). */
+static int
+add_hold_rows(struct batch *batch, int count, bool granted)
+{
+    const struct pg_result *rows = batch->rows.seats;
+    for (int i = 0; i < batch->count; i++) {
+        const struct op *op = batch->ops[i];
+        if (granted && op->hold == NULL)
+            continue;
+        if (op->fate != FATE_ANSWER || op->row_end == op->row_first || op_is_change(op) || op_is_area_hold(op))
+            continue;
+        for (int row = op->row_first; row < op->row_end; row++) {
+            struct uuid hold = granted ? pg_get_uuid(rows, row, HS_HOLD) : op->hold_id;
+            if (pg_get_bool(rows, row, HS_TAKEN) == granted)
+                count = add_warm(batch->worker, count, op, op->event, op_row_seat(op, row)->id, &hold,
+                                 granted ? op->hold : NULL, pg_get_int(rows, row, HS_VERSION));
+        }
+    }
+    return count;
+}
+
+/* Changes that left a seat held (put: a new end or owner) or not (remove). */
+static int
+add_change_rows(struct batch *batch, int count, bool held)
+{
+    const struct pg_result *rows = batch->rows.changes;
+    for (int row = 0; row < pg_rows(rows); row++) {
+        int ord = batch->ops[0]->solo ? 0 : (int)pg_get_int(rows, row, CH_ORD);
+        if (pg_is_null(rows, row, CH_SEAT) || ord < 0 || ord >= batch->count)
+            continue;
+        const struct op *op = batch->ops[ord];
+        bool             is_held = slice_is(pg_get_text(rows, row, CH_STATUS), "held");
+        if (is_held != held || (held && op->hold == NULL))
+            continue;
+        struct uuid hold = is_held ? pg_get_uuid(rows, row, CH_HOLD) : pg_get_uuid(rows, row, CH_ENDED);
+        int         before = count;
+        count = add_warm(batch->worker, count, op, pg_get_text(rows, row, CH_EVENT),
+                         pg_get_text(rows, row, CH_SEAT), &hold, held ? op->hold : NULL,
+                         pg_get_int(rows, row, CH_VERSION));
+        if (!held && count > before) /* the member in the ZSET names the hold's user, not the actor */
+            batch->worker->warm_holds[before].user = pg_get_text(rows, row, CH_OWNER);
+    }
+    return count;
+}
+
+void
+redis_settle(struct batch *batch)
+{
+    struct warm *warm = batch->worker->warm;
+    int          put = 0, gone = 0;
+    if (!warm_is_on(warm))
+        return;
+    if (batch->rows.seats != NULL)
+        put = add_hold_rows(batch, put, true);
+    if (batch->rows.changes != NULL)
+        put = add_change_rows(batch, put, true);
+    if (put > 0)
+        (void)warm_put(warm, batch->worker->warm_holds, put);
+    if (batch->rows.seats != NULL)
+        gone = add_hold_rows(batch, gone, false);
+    if (batch->rows.changes != NULL)
+        gone = add_change_rows(batch, gone, false);
+    if (gone > 0)
+        (void)warm_remove(warm, batch->worker->warm_holds, gone);
+}
