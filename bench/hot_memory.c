@@ -7,6 +7,7 @@
  *     seats N
  *     bytes_per_seat N
  *     lookup_ns N        the mean
+ *     lookup_p50_ns N
  *     lookup_p99_ns N
  *
  * hot_memory [SEATS]     1,000,000 unless told otherwise; exit status 2: usage, 1: it failed.
@@ -134,6 +135,7 @@ measure(long seats)
     printf("seats %ld\n", found);
     printf("bytes_per_seat %" PRId64 "\n", (grown + seats - 1) / seats);
     printf("lookup_ns %" PRId64 "\n", sum_ns / seats);
+    printf("lookup_p50_ns %" PRId32 "\n", times[seats / 2]);
     printf("lookup_p99_ns %" PRId32 "\n", times[seats - seats / 100 - 1]);
     hot_table_free(&table);
     free(times);

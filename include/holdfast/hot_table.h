@@ -102,7 +102,7 @@ enum hot_answer {
     HOT_CLAIMED, /* the claim is pending and yours: settle or drop it */
     HOT_PARKED,  /* another claim is pending: the waiter comes back by its settle or drop */
     HOT_REFUSED, /* a trusted entry says that another user has it, or it is sold or blocked: see view */
-    HOT_FULL     /* too many parked requests, or no memory for an entry */
+    HOT_FULL     /* too many parked requests, or neither room nor memory for an entry */
 };
 
 /*
@@ -135,8 +135,8 @@ int hot_table_order(const struct hot_table *table, const struct seat_key *a, con
 
 /*
  * Ends this caller's claim and learns `view` (NULL: nothing was learned, e.g. the
- * request failed; the claim must be pending, and it is the caller's, who asserts it
- * by calling). began: when the read or transaction that it rests on began.
+ * request failed). To settle a seat without a pending claim is a bug and aborts: news
+ * without a claim are learned. began: when the read or transaction that it rests on began.
  * arm: this node shall expire it (only a SEAT_HELD that is not in payment is armed).
  * Gives back the parked requests, first come first, through *waiters (NULL: none);
  * the caller dispatches them anew. A view older than what is known is not learned,

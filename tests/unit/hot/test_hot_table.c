@@ -324,6 +324,17 @@ the_same_version_renews_the_lease(void **state)
     table_end(table);
 }
 
+/* A time that is later than all that was before, in the microseconds of the clock. */
+static struct mono_time
+next_moment(void)
+{
+    struct mono_time now = mono_now(), next = now;
+    while (next.us == now.us) {
+        next = mono_now();
+    }
+    return next;
+}
+
 static void
 a_distrust_voids_every_entry_until_it_is_learned_anew(void **state)
 {
@@ -331,8 +342,10 @@ a_distrust_voids_every_entry_until_it_is_learned_anew(void **state)
     struct hot_table *table = table_usual();
     struct seat_key key = seat_of_show("A1");
     struct seat_view view = view_of(SEAT_SOLD, 2);
-    struct mono_time before = mono_now();
-    hot_table_learn(table, &key, &view, (struct mono_time){ before.us + 1 }, false);
+    struct mono_time before = next_moment();
+    hot_table_learn(table, &key, &view, before, false);
+    assert_true(refuses(table, "A1", ANNA, 0, 0));
+    (void)next_moment();
     hot_table_set_alone(table, false);
     hot_table_set_alone(table, true); /* a peer came and died */
     assert_false(refuses(table, "A1", ANNA, 0, 0));
@@ -369,11 +382,8 @@ being_alone_already_is_no_distrust(void **state)
     struct hot_table *table = table_usual();
     struct seat_key key = seat_of_show("A1");
     struct seat_view view = view_of(SEAT_SOLD, 2);
-    struct mono_time began = { mono_now().us + 1 };
-    hot_table_learn(table, &key, &view, began, false);
-    while (mono_now().us <= began.us) {
-        /* until a distrust of now would count */
-    }
+    hot_table_learn(table, &key, &view, next_moment(), false);
+    (void)next_moment(); /* a distrust of now would count */
     hot_table_set_alone(table, true);
     assert_true(refuses(table, "A1", ANNA, 0, 0));
     table_end(table);
