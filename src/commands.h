@@ -14,6 +14,9 @@
 #define EXIT_FAILED 1
 #define EXIT_USAGE  2
 
+/* For commands that take settings only: EXIT_DONE, or EXIT_USAGE after a line on stderr. */
+int command_takes_no_words(int argc, char **argv);
+
 int command_serve(const struct config *config, int argc, char **argv);
 int command_migrate(const struct config *config, int argc, char **argv);
 int command_import(const struct config *config, int argc, char **argv);

@@ -11,6 +11,7 @@
 #define HOLDFAST_API_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "holdfast/assert.h"
 #include "holdfast/engine.h"
@@ -21,7 +22,8 @@ struct api; /* opaque */
 enum api_phase {
     API_STARTING, /* /ready says 503 */
     API_SERVING,
-    API_DRAINING  /* /ready says 503; everything else is answered as before */
+    API_DRAINING, /* /ready says 503; everything else is answered as before */
+    API_CLOSED    /* every request is refused as draining: engine and desk may go */
 };
 
 /* NULL: error says why (a bad key, a bad trusted proxy, no memory). */
@@ -32,5 +34,11 @@ void api_free(struct api **api);
 struct http_handler api_http_handler(struct api *api);
 
 void api_set_phase(struct api *api, enum api_phase phase);
+
+/*
+ * Calls whose answer hasn't been given to the acceptor yet. Once API_CLOSED is set and this
+ * is 0, no call will touch the engine or the desk any more.
+ */
+int64_t api_unanswered(const struct api *api);
 
 #endif

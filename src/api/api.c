@@ -243,6 +243,12 @@ handle(void *context, struct http_exchange *exchange)
         http_exchange_send(exchange);
         return;
     }
+    /* Counted first, looked at second: who closes us looks at the count after the phase. */
+    atomic_fetch_add(&api->unanswered, 1);
+    if (atomic_load(&api->phase) == API_CLOSED) {
+        respond_refusal(call, HF_DRAINING, NULL);
+        return;
+    }
     if (find_route(call) && within_limits(call) && has_route(call) && call_authenticate(call) &&
         idempotency_read(call) && call_authorize(call) && take_ids(call) && body_is_of_type(call))
         call->route->handler(api, call);
@@ -323,6 +329,12 @@ api_http_handler(struct api *api)
         .body_max = body_max,
         .refuse = refuse,
     };
+}
+
+int64_t
+api_unanswered(const struct api *api)
+{
+    return atomic_load(&api->unanswered);
 }
 
 void

@@ -107,6 +107,7 @@ struct api {
     struct rate_limiter   *limiter;
     struct proxy_list     *proxies;
     _Atomic int            phase; /* enum api_phase */
+    _Atomic int64_t        unanswered;
 };
 
 /* Where the answer of a call with an Idempotency-Key stands. */

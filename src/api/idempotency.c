@@ -9,6 +9,7 @@
 #include "idempotency.h"
 
 #include <openssl/evp.h>
+#include <stddef.h>
 
 #define KEY_BYTES_MAX 255
 #define KEY_METHOD    SLICE_LITERAL("POST") /* no other method takes a key */
@@ -131,7 +132,12 @@ known_type(struct slice type)
 void
 idempotency_replay(struct op *op, int status, struct slice type, struct slice body)
 {
-    struct api_call *call = op->context;
+    idempotency_fill(op->context, status, type, body);
+}
+
+void
+idempotency_fill(struct api_call *call, int status, struct slice type, struct slice body)
+{
     struct http_reply *reply = &call->exchange->reply;
 
     reply_clear(reply);
@@ -147,37 +153,59 @@ idempotency_replay(struct op *op, int status, struct slice type, struct slice bo
 
 /* --- an answer that is ready -------------------------------------------------- */
 
-/* The engine could not keep it (or the key was used otherwise): that is the answer now. */
+/* The op and the reply that it shall keep: the exchange's own may be written anew meanwhile. */
+struct ready_answer {
+    struct op         op;
+    enum hf_status    status;
+    struct http_reply reply;
+};
+
+static struct ready_answer *
+ready_answer_of(struct op *op)
+{
+    return (struct ready_answer *)((char *)op - offsetof(struct ready_answer, op));
+}
+
+/* As the op says: the ready reply, or that it can't be kept (then that is the answer). */
 static void
 answer_finish(struct op *op)
 {
     struct api_call *call = op->context;
+    const struct ready_answer *ready = ready_answer_of(op);
+    struct http_reply *reply = &call->exchange->reply;
 
-    if (op->status == call->answered)
-        return;
     call->answered = op->status;
-    reply_problem(call->exchange, op->status,
-                  &(struct problem){ .detail = op->detail, .retry_after_s = op->retry_after_s });
+    if (op->status != ready->status) {
+        reply_problem(call->exchange, op->status,
+                      &(struct problem){ .detail = op->detail, .retry_after_s = op->retry_after_s });
+        return;
+    }
+    reply_clear(reply);
+    reply->status = ready->reply.status;
+    reply->content_type = ready->reply.content_type;
+    buf_append_slice(&reply->headers, buf_slice(&ready->reply.headers));
+    buf_append_slice(&reply->body, buf_slice(&ready->reply.body));
+    if (reply->headers.failed || reply->body.failed) {
+        call->answered = HF_OVERLOADED;
+        reply_problem(call->exchange, HF_OVERLOADED, NULL);
+    }
 }
 
 static void
 answer_send(struct op *op)
 {
     struct api_call *call = op->context;
+    struct ready_answer *ready = ready_answer_of(op);
 
+    buf_fini(&ready->reply.headers);
+    buf_fini(&ready->reply.body);
     arena_fini(&op->arena);
     respond_send(call);
 }
 
-void
-idempotency_keep(struct api_call *call)
+static void
+fill_op(struct api_call *call, struct op *op)
 {
-    struct op *op = arena_alloc(&call->arena, sizeof(*op));
-    if (op == NULL || !idempotency_hand_over(call, op)) {
-        call->key_state = KEY_SETTLED;
-        respond_refusal(call, HF_OVERLOADED, NULL);
-        return;
-    }
     op->kind = OP_ANSWER;
     op->org = call_org(call);
     op->user = op->actor = call_user(call);
@@ -191,5 +219,20 @@ idempotency_keep(struct api_call *call)
     op->send = answer_send;
     op->answer = idempotency_answer;
     op->replay = idempotency_replay;
-    engine_submit(call->api->node->engine, op);
+}
+
+void
+idempotency_keep(struct api_call *call)
+{
+    struct ready_answer *ready = arena_alloc(&call->arena, sizeof(*ready));
+    if (ready == NULL || !idempotency_hand_over(call, &ready->op)) {
+        call->key_state = KEY_SETTLED;
+        respond_refusal(call, HF_OVERLOADED, NULL);
+        return;
+    }
+    fill_op(call, &ready->op);
+    ready->status = call->answered;
+    ready->reply = call->exchange->reply;
+    call->exchange->reply.headers = call->exchange->reply.body = (struct buf){ 0 };
+    engine_submit(call->api->node->engine, &ready->op);
 }

@@ -154,11 +154,13 @@ void
 respond_send(struct api_call *call)
 {
     struct http_exchange *exchange = call->exchange;
+    struct api *api = call->api;
 
     write_rate_headers(&exchange->reply.headers, &call->rate);
     compress_if_wanted(exchange);
     metric_request(call->route != NULL ? call->route->name : "none", call->answered);
     http_exchange_send(exchange);
+    atomic_fetch_sub(&api->unanswered, 1);
 }
 
 /* An answer that a key waits for goes through the engine, which keeps it, then sends. */

@@ -59,6 +59,7 @@ readiness_word(const struct readiness *now)
     case API_STARTING:
         return "starting";
     case API_DRAINING:
+    case API_CLOSED:
         return "draining";
     case API_SERVING:
         return has_trouble(now) ? "degraded" : "ready";
@@ -77,7 +78,7 @@ write_readiness(struct buf *body, const struct readiness *now)
     json_field_text(&w, "status", slice_of(readiness_word(now)));
     json_field_text(&w, "postgres", slice_of(now->postgres_is_up ? "up" : "down"));
     json_field_text(&w, "redis", slice_of(redis));
-    json_field_bool(&w, "draining", now->phase == API_DRAINING);
+    json_field_bool(&w, "draining", now->phase >= API_DRAINING);
     json_object_end(&w);
 }
 

@@ -1,0 +1,228 @@
+/*
+ * idempotency_tx.c - an Idempotency-Key in a transaction of the desk, as engine/keys.c does it.
+ *
+ * Both lock the same number for the same key, and both read what was kept after the lock,
+ * in a statement of its own, so that an answer committed just before is seen.
+ */
+#include <time.h>
+
+#include "idempotency.h"
+
+#define KEY_LOCK_SALT 0x6b657973 /* of engine/keys.c */
+#define KEY_PAUSE_NS  (20 * 1000000L)
+#define KEY_WAIT_US   (2 * TIME_US_PER_S)
+#define DIGEST_BYTES  32
+#define HEX_BYTES     (2 * DIGEST_BYTES)
+
+/* Columns of read_keys. */
+enum { STORED_POS, STORED_DIGEST, STORED_STATUS, STORED_TYPE, STORED_BODY };
+
+struct key_columns {
+    struct pg_array items[9];
+    int             count;
+};
+
+static const struct slice key_method = { "POST", 4 };
+
+static int64_t
+lock_number(const struct api_call *call)
+{
+    const struct slice parts[] = { call_org(call), call_user(call), key_method,
+                                   call->exchange->request.path, call->key };
+    uint64_t hash = KEY_LOCK_SALT;
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        hash = hash_stable(parts[i].ptr, parts[i].len, hash);
+    return (int64_t)hash;
+}
+
+static struct slice
+digest_text(const struct api_call *call, char text[HEX_BYTES])
+{
+    static const char hex[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+        text[2 * i] = hex[call->key_digest[i] >> 4];
+        text[2 * i + 1] = hex[call->key_digest[i] & 15];
+    }
+    return (struct slice){ text, HEX_BYTES };
+}
+
+/* --- one-element arrays ------------------------------------------------------------ */
+
+static void
+add_text(struct key_columns *columns, struct slice text)
+{
+    struct pg_array *array = &columns->items[columns->count++];
+
+    pg_array_init(array, PG_TEXT);
+    pg_array_text(array, text);
+}
+
+static void
+add_identity(struct key_columns *columns, const struct api_call *call)
+{
+    add_text(columns, call_org(call));
+    add_text(columns, call_user(call));
+    add_text(columns, key_method);
+    add_text(columns, call->exchange->request.path);
+    add_text(columns, call->key);
+}
+
+static void
+add_params(struct pg_params *params, struct key_columns *columns)
+{
+    for (int i = 0; i < columns->count; i++)
+        pg_param_array(params, &columns->items[i]);
+}
+
+static void
+columns_fini(struct key_columns *columns)
+{
+    for (int i = 0; i < columns->count; i++)
+        pg_array_fini(&columns->items[i]);
+}
+
+/* --- claim --------------------------------------------------------------------------- */
+
+static void
+send_claim(struct api_call *call, struct pg *pg)
+{
+    struct pg_params params;
+    struct pg_array lock;
+
+    pg_array_init(&lock, PG_INT8);
+    pg_array_int(&lock, lock_number(call));
+    pg_params_init(&params);
+    pg_param_array(&params, &lock);
+    pg_tx_send(pg, STATEMENT_CLAIM_KEYS, &params);
+    pg_array_fini(&lock);
+}
+
+static void
+send_read(struct api_call *call, struct pg *pg)
+{
+    int64_t keep_s = call->api->node->config->idempotency_keep / TIME_US_PER_S;
+    struct key_columns columns = { 0 };
+    struct pg_params params;
+
+    add_identity(&columns, call);
+    pg_params_init(&params);
+    add_params(&params, &columns);
+    pg_param_int4(&params, (int32_t)keep_s);
+    pg_tx_send(pg, STATEMENT_READ_KEYS, &params);
+    columns_fini(&columns);
+}
+
+/* What was kept becomes the reply, unless it was for another body. */
+static enum hf_status
+take_stored(struct api_call *call, const struct pg_result *stored)
+{
+    char text[HEX_BYTES];
+
+    if (!slice_equal(pg_get_text(stored, 0, STORED_DIGEST), digest_text(call, text)))
+        return HF_IDEMPOTENCY_KEY_REUSED;
+    idempotency_fill(call, (int)pg_get_int(stored, 0, STORED_STATUS),
+                     pg_get_text(stored, 0, STORED_TYPE), pg_get_text(stored, 0, STORED_BODY));
+    return HF_NOT_MODIFIED;
+}
+
+static enum hf_status
+claim(struct api_call *call, struct pg *pg)
+{
+    enum hf_status status = HF_INTERNAL; /* tx_run finds out what failed */
+
+    send_claim(call, pg);
+    send_read(call, pg);
+    pg_tx_flush(pg);
+    struct pg_result *got = pg_tx_next(pg);
+    struct pg_result *stored = got != NULL ? pg_tx_next(pg) : NULL;
+    if (stored == NULL || pg_rows(got) != 1)
+        status = HF_INTERNAL;
+    else if (pg_rows(stored) > 0)
+        status = take_stored(call, stored);
+    else
+        status = pg_get_bool(got, 0, 1) ? HF_OK : HF_REQUEST_IN_PROGRESS;
+    pg_result_free(&got);
+    pg_result_free(&stored);
+    return status;
+}
+
+/* --- the transaction -------------------------------------------------------------------- */
+
+struct keyed_body {
+    struct api_call *call;
+    tx_body         *body;
+    void            *context;
+};
+
+static enum hf_status
+claim_then_body(struct pg *pg, void *context)
+{
+    const struct keyed_body *keyed = context;
+    enum hf_status status = claim(keyed->call, pg);
+
+    return status == HF_OK ? keyed->body(pg, keyed->context) : status;
+}
+
+static void
+pause_for_first(void)
+{
+    struct timespec left = { 0, KEY_PAUSE_NS };
+    nanosleep(&left, NULL);
+}
+
+enum hf_status
+idempotency_tx_run(struct api_call *call, struct pg *pg, tx_body *body, void *context)
+{
+    struct keyed_body keyed = { call, body, context };
+    int64_t give_up_us = call->exchange->request.received.us + KEY_WAIT_US;
+    enum hf_status status;
+
+    if (call->key_state != KEY_OPEN)
+        return tx_run(pg, call->deadline, body, context);
+    if (!call_key_digest(call))
+        return HF_OVERLOADED;
+    for (;;) {
+        status = tx_run(pg, call->deadline, claim_then_body, &keyed);
+        if (status != HF_REQUEST_IN_PROGRESS || mono_now().us >= give_up_us)
+            break;
+        pause_for_first();
+    }
+    /* What was kept, or can't be, isn't kept once more by respond. */
+    if (status == HF_OK || status == HF_NOT_MODIFIED)
+        call->key_state = KEY_SETTLED;
+    return status;
+}
+
+enum hf_status
+idempotency_store(struct api_call *call, struct pg *pg, int http_status, const struct buf *answer)
+{
+    struct key_columns columns = { 0 };
+    struct pg_params params;
+    struct pg_array status;
+    char text[HEX_BYTES];
+
+    if (call->key_state != KEY_OPEN)
+        return HF_OK;
+    add_identity(&columns, call);
+    add_text(&columns, digest_text(call, text));
+    pg_array_init(&status, PG_INT4);
+    pg_array_int(&status, http_status);
+    pg_params_init(&params);
+    add_params(&params, &columns);
+    pg_param_array(&params, &status);
+    struct key_columns rest = { 0 };
+    add_text(&rest, slice_of(TYPE_JSON));
+    add_text(&rest, buf_slice(answer));
+    add_params(&params, &rest);
+    pg_tx_send(pg, STATEMENT_STORE_KEYS, &params);
+    pg_tx_flush(pg);
+    columns_fini(&columns);
+    columns_fini(&rest);
+    pg_array_fini(&status);
+    struct pg_result *done = pg_tx_next(pg);
+    enum hf_status outcome = done != NULL ? HF_OK : HF_INTERNAL;
+    pg_result_free(&done);
+    return outcome;
+}

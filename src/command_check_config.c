@@ -1,0 +1,155 @@
+/*
+ * command_check_config.c - `holdfast check-config`: the settings in force, and what is doubtful.
+ *
+ * A doubt is a line that begins with "warning:", on stderr like all that is said to people;
+ * it doesn't fail the command. What would keep serve from starting does.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "holdfast/cold.h"
+#include "holdfast/rate_limit.h"
+#include "holdfast/token.h"
+#include "holdfast/warm.h"
+
+#define ASK_TIMEOUT_US (5 * TIME_US_PER_S)
+
+static void HF_PRINTF(1, 2)
+warn(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fprintf(stderr, "warning: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+}
+
+/* --- what serve would refuse ---------------------------------------------------------- */
+
+static bool
+keys_are_good(const struct config *config)
+{
+    char error[256];
+    struct token_verifier *verifier = token_verifier_new(config, error, sizeof(error));
+    bool good = verifier != NULL;
+
+    if (!good)
+        fprintf(stderr, "error: %s\n", error);
+    token_verifier_free(&verifier);
+    return good;
+}
+
+static bool
+proxies_are_good(const struct config *config)
+{
+    char error[256];
+    struct proxy_list *proxies = proxy_list_new(config->trusted_proxies, error, sizeof(error));
+    bool good = proxies != NULL;
+
+    if (!good)
+        fprintf(stderr, "error: trusted_proxies: %s\n", error);
+    proxy_list_free(&proxies);
+    return good;
+}
+
+/* --- doubts ------------------------------------------------------------------------------ */
+
+static void
+doubt_settings(const struct config *config)
+{
+    if (config->jwt_secret[0] == '\0' && config->jwt_keys_file[0] == '\0')
+        warn("neither jwt_secret nor jwt_keys_file is set: every token will be refused");
+    if (config->allow_unsafe_durability)
+        warn("allow_unsafe_durability is on: a crash of the database server may lose confirmed holds");
+    if (!config->rate_limits)
+        warn("rate_limits is off: no client address is limited");
+    if (config->redis_url[0] == '\0')
+        warn("redis_url is empty: there is no warm tier");
+    if (config->drain_delay >= config->drain_timeout)
+        warn("drain_delay is not below drain_timeout: nothing is left to finish what is in flight");
+}
+
+/* The one value that `sql` selects, as text; empty when it can't be asked. */
+static void
+ask(struct pg *pg, const char *sql, char *value, size_t value_bytes)
+{
+    struct mono_time deadline = { mono_now().us + ASK_TIMEOUT_US };
+    struct pg_result *rows = NULL;
+
+    value[0] = '\0';
+    if (pg_run_text(pg, sql, 0, NULL, deadline, &rows) == PG_DONE && pg_rows(rows) == 1)
+        snprintf(value, value_bytes, "%.*s", SLICE_ARG(pg_get_text(rows, 0, 0)));
+    pg_result_free(&rows);
+}
+
+static void
+doubt_server(struct pg *pg)
+{
+    struct buf report = { 0 };
+    char value[128];
+
+    ask(pg, "SELECT current_setting('synchronous_standby_names')", value, sizeof(value));
+    if (value[0] == '\0')
+        warn("the database has no synchronous standby: a fail-over may lose confirmed holds");
+    ask(pg, "SELECT current_setting('full_page_writes')", value, sizeof(value));
+    if (strcmp(value, "off") == 0)
+        warn("the database has full_page_writes=off");
+    if (pg_check_plans(pg, &report) > 0)
+        warn("statements that no index serves:\n%s", report.data != NULL ? report.data : "");
+    buf_fini(&report);
+}
+
+static void
+doubt_postgres(const struct config *config)
+{
+    struct db_clock *clock = db_clock_new();
+    struct pg_identity *identity = pg_identity_new();
+    struct pg *pg = clock != NULL && identity != NULL
+                        ? pg_new(config, "holdfast check-config", identity, clock) : NULL;
+
+    if (config->database_url[0] == '\0')
+        warn("database_url is empty: serve will not start");
+    else if (pg == NULL)
+        warn("no memory to ask Postgres");
+    else if (!pg_ready(pg))
+        warn("Postgres can't be used: %s", pg_last_error(pg));
+    else
+        doubt_server(pg);
+    if (pg != NULL)
+        pg_free(&pg);
+    if (identity != NULL)
+        pg_identity_free(&identity);
+    if (clock != NULL)
+        db_clock_free(&clock);
+}
+
+static void
+doubt_redis(const struct config *config)
+{
+    struct warm *warm = config->redis_url[0] != '\0' ? warm_new(config) : NULL;
+
+    if (warm == NULL)
+        return;
+    if (!warm_ping(warm))
+        warn("Redis doesn't answer: the server works without it, more slowly");
+    warm_free(&warm);
+}
+
+int
+command_check_config(const struct config *config, int argc, char **argv)
+{
+    if (command_takes_no_words(argc, argv) != EXIT_DONE)
+        return EXIT_USAGE;
+    config_write(config, stdout);
+    fflush(stdout);
+    bool good = keys_are_good(config);
+    good = proxies_are_good(config) && good;
+    doubt_settings(config);
+    doubt_postgres(config);
+    doubt_redis(config);
+    return good ? EXIT_DONE : EXIT_FAILED;
+}
