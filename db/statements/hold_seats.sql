@@ -19,6 +19,7 @@
 -- inserted after this statement's snapshot: the batch is repeated once.
 -- Indexes: primary keys; seat_holds_user for the count; seat_holds_backstop guards.
 --
+-- OFFSET 0 keeps a look-up where it is written: done only for the rows that need it, by its key.
 -- Order inside: lock what may be free (nothing waits: SKIP LOCKED), then read the clock, then judge.
 -- The clock in `lk` only spares the lock of what is plainly taken; `j` judges again.
 WITH req AS MATERIALIZED (
@@ -76,7 +77,8 @@ j AS MATERIALIZED (
     LEFT JOIN lk l ON l.pos = r.pos
     LEFT JOIN LATERAL (
         SELECT s.status, s.hold_id, s.user_id, s.held_until, s.version, s.in_payment FROM seats s
-        WHERE l.pos IS NULL AND s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat) m ON true),
+        WHERE l.pos IS NULL AND s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
+        OFFSET 0) m ON true),
 k AS MATERIALIZED (
     SELECT j.*, count(*) OVER w AS n, bool_and(code = 'ok') OVER w AS free
     FROM j WINDOW w AS (PARTITION BY ord)),
@@ -94,11 +96,17 @@ upd AS (
     FROM t
     WHERE t.taken AND s.org_id = t.org AND s.event_id = t.event AND s.seat_id = t.seat
     RETURNING t.pos, s.version, s.held_until, s.section, s."row", s.number, s.price),
+over AS MATERIALIZED ( -- the lines of the holds that are taken over: found by their key, whatever the statistics say
+    SELECT t.org, t.event, t.now, t.seen_hold, h.line FROM t
+    CROSS JOIN LATERAL (
+        SELECT s.line FROM seat_holds s
+        WHERE s.hold_id = t.seen_hold AND s.seat_id = t.seat AND s.status = 'active' OFFSET 0) h
+    WHERE t.taken AND t.takeover),
 closed AS (
-    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = t.now
-    FROM t
-    WHERE t.taken AND t.takeover AND h.hold_id = t.seen_hold AND h.seat_id = t.seat
-      AND h.org_id = t.org AND h.event_id = t.event AND h.status = 'active'
+    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = o.now
+    FROM over o
+    WHERE h.hold_id = o.seen_hold AND h.line = o.line AND h.org_id = o.org AND h.event_id = o.event
+      AND h.status = 'active'
     RETURNING 1),
 ins AS ( -- reads `closed`: the old line must be closed before the backstop sees the new one
     INSERT INTO seat_holds (hold_id, line, held_until, created_at, price, org_id, event_id, seat_id,
