@@ -20,6 +20,7 @@
 
 #include "commands.h"
 #include "holdfast/api.h"
+#include "holdfast/desk.h"
 #include "holdfast/log.h"
 #include "holdfast/upkeep.h"
 
@@ -259,6 +260,7 @@ static bool
 start_threads(struct server *server)
 {
     struct node *node = &server->node;
+    char error[ERROR_BYTES] = "";
 
     node->engine = engine_start(node);
     if (node->engine == NULL)
@@ -266,10 +268,13 @@ start_threads(struct server *server)
     node->desk = desk_start(node);
     if (node->desk == NULL)
         return failed("the desk");
-    server->upkeep = upkeep_start(node);
-    if (server->upkeep == NULL)
-        return failed("upkeep (the log says why)");
-    upkeep_warm_start(node);
+    server->upkeep = upkeep_start(node, error, sizeof(error));
+    if (server->upkeep == NULL) {
+        fprintf(stderr, "holdfast serve: %s\n", error);
+        return false;
+    }
+    if (!upkeep_warm_start(node))
+        LOG_EVENT(LOG_WARN, "cold_start", log_text("hint", "memory fills by and by"));
     return true;
 }
 
