@@ -67,7 +67,7 @@ struct loop {
     struct exchange_pool exchanges;
     struct conn         *conns; /* all, doubly linked */
     struct conn         *free_conns;
-    size_t               free_conns_count;
+    int                  free_conns_count;
     struct conn         *dirty; /* those that conn_advance must see, a stack */
     struct deadline_list deadlines[DEADLINE_KINDS];
     int64_t              date_second;

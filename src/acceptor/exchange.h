@@ -86,7 +86,7 @@ struct exchange_pool {
     struct memory_budget *budget;
     struct outbox        *outbox;
     struct exchange      *free;
-    size_t                free_count;
+    int                   free_count;
     size_t                live; /* handed out */
 };
 

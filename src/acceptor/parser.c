@@ -529,6 +529,30 @@ feed_blank(struct parser *parser, const char *bytes, size_t len)
     return at;
 }
 
+/* The longest request line whose target may be within the limit. */
+static size_t
+request_line_max(const struct parser *parser)
+{
+    return METHOD_BYTES_MAX + parser->rules->uri_max + sizeof("  HTTP/1.1\r");
+}
+
+/*
+ * How much of the header may be scanned before the next look at its size. The request
+ * line is looked at where a method must have ended, and at its limit: always at these
+ * bytes, so that the answer doesn't depend on how the client's bytes were cut.
+ */
+static size_t
+head_room(const struct parser *parser)
+{
+    size_t len = parser->exchange->head.len;
+    size_t end = parser->rules->header_max;
+    if (parser->scan.state == SCAN_REQUEST_LINE) {
+        size_t stop = len <= METHOD_BYTES_MAX ? METHOD_BYTES_MAX + 1 : request_line_max(parser);
+        end = stop < end ? stop : end;
+    }
+    return end - len;
+}
+
 /* Refuses a request line that can't become a valid one, without waiting for its end. */
 static void
 judge_open_request_line(struct parser *parser)
@@ -536,7 +560,7 @@ judge_open_request_line(struct parser *parser)
     const struct exchange_bytes *head = &parser->exchange->head;
     if (head->len > METHOD_BYTES_MAX && memchr(head->data, ' ', METHOD_BYTES_MAX + 1) == NULL)
         refuse_bad(parser, "no valid request line");
-    else if (head->len > parser->rules->uri_max + METHOD_BYTES_MAX + sizeof("  HTTP/1.1\r"))
+    else if (head->len >= request_line_max(parser))
         refuse(parser, HF_URI_TOO_LONG, "the request target is over the limit");
 }
 
@@ -558,7 +582,7 @@ feed_head(struct parser *parser, const char *bytes, size_t len)
 {
     struct exchange      *exchange = parser->exchange;
     enum head_scan_result result;
-    size_t                room = parser->rules->header_max - exchange->head.len;
+    size_t                room = head_room(parser);
 
     if (room == 0) {
         refuse(parser, HF_HEADERS_TOO_LARGE, "the header is over the limit");
@@ -624,14 +648,6 @@ on_chunk_complete(llhttp_t *llhttp)
     return 0;
 }
 
-static void
-count_extra(struct parser *parser, size_t bytes)
-{
-    parser->extra_bytes += bytes;
-    if (parser->extra_bytes > parser->rules->header_max)
-        refuse(parser, HF_HEADERS_TOO_LARGE, "chunk extensions and trailers are over the limit");
-}
-
 /* The bytes up to and including the line's LF; refuses what no such line has. */
 static size_t
 scan_chunk_line(struct parser *parser, const char *bytes, size_t len, bool *ended)
@@ -671,7 +687,9 @@ feed_chunk_line(struct parser *parser, const char *bytes, size_t len)
     }
     if (ended) {
         if (parser->line_bytes > CHUNK_LINE_PLAIN_BYTES)
-            count_extra(parser, parser->line_bytes);
+            parser->extra_bytes += parser->line_bytes;
+        if (parser->extra_bytes > parser->rules->header_max)
+            refuse(parser, HF_HEADERS_TOO_LARGE, "chunk extensions are over the limit");
         parser->line_bytes = 0;
         parser->line_cr = false;
     }
@@ -693,12 +711,18 @@ static size_t
 feed_trailer(struct parser *parser, const char *bytes, size_t len)
 {
     enum head_scan_result result;
-    size_t                used = head_scan_run(&parser->scan, bytes, len, &result);
-    if (result == HEAD_SCAN_BAD)
+    size_t                room = parser->rules->header_max - parser->extra_bytes;
+
+    if (room == 0) {
+        refuse(parser, HF_HEADERS_TOO_LARGE, "the trailer is over the limit");
+        return 0;
+    }
+    size_t used = head_scan_run(&parser->scan, bytes, len < room ? len : room, &result);
+    parser->extra_bytes += used;
+    if (result == HEAD_SCAN_BAD) {
         refuse_bad(parser, parser->scan.reason);
-    count_extra(parser, used);
-    if (parser->detail != NULL)
         return used;
+    }
     feed_llhttp(parser, bytes, used);
     if ((result == HEAD_SCAN_DONE) != parser->complete)
         refuse_bad(parser, "not valid HTTP");
