@@ -33,7 +33,7 @@ HF_MUST_CHECK struct upkeep *upkeep_start(struct node *node, char *error, size_t
  * after a restart nobody else would expire them promptly. Before the node listens.
  * False: Postgres failed half-way; what was read is in the table, the rest comes by and by.
  */
-HF_MUST_CHECK bool upkeep_warm_start(struct node *node);
+bool upkeep_warm_start(struct node *node);
 
 /*
  * Stops the thread, waits for the expiries that it handed out, takes this node out of the

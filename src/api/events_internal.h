@@ -155,18 +155,7 @@ HF_MUST_CHECK bool seat_view_read(const struct pg_result *rows, int row,
 
 /* --- import_rows.c ---------------------------------------------------------------- */
 
-#define IMPORT_ERRORS_MAX 1000
-
-struct import_error {
-    int64_t     line;
-    struct slice field;  /* in the file, or static */
-    const char *reason; /* static text */
-};
-
-struct import_errors {
-    int64_t             count; /* all; the first IMPORT_ERRORS_MAX of them are kept */
-    struct import_error items[IMPORT_ERRORS_MAX];
-};
+struct import_errors;
 
 /*
  * Reads a CSV file into `batch`. Every line that is wrong is told in `errors`.

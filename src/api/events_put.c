@@ -1,0 +1,689 @@
+/*
+ * events_put.c - PUT /api/events/{event}: the event, its seats and its areas in one transaction.
+ *
+ * The row is read first and the body is laid over it, so that a policy field that the
+ * body doesn't name keeps its value (or, with another kind, gets that kind's default).
+ * The transaction then takes the event's lock and begins again if somebody changed the
+ * row meanwhile. The version rises only if something really changed.
+ */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api_internal.h"
+#include "events_internal.h"
+
+#define PUT_TRIES_MAX    4
+#define AREA_CAPACITY_MAX INT32_MAX
+#define PRICE_MAX        (INT64_C(1) << 52)
+
+struct area_row {
+    struct slice area, name;
+    int32_t      capacity;
+    bool         has_price;
+    int64_t      price;
+};
+
+struct put {
+    struct api_call   *call;
+    const struct cJSON *json;
+
+    /* what the body says */
+    struct event_row  wish;
+    struct seat_batch seats;
+    int               area_count;
+    struct area_row  *areas;
+    struct field_errors list_errors; /* of seats and areas: they don't depend on what is stored */
+    struct field_errors errors;
+    int               duplicate_count;
+    struct seat_error *duplicates; /* seats that are in the body twice */
+
+    /* what the transaction found */
+    bool                created, row_differs;
+    struct seat_changes changes;
+    int                 areas_changed;
+    int                 areas_short;  /* areas whose capacity is below what is held and sold */
+    int64_t             seat_count;
+};
+
+/* --- reading the body ------------------------------------------------------------ */
+
+/* "seats[3].row"; the field alone for index -1. */
+static struct slice
+path_of(char *text, size_t bytes, const char *list, int index, const char *name)
+{
+    if (index < 0)
+        snprintf(text, bytes, "%s", name);
+    else
+        snprintf(text, bytes, "%s[%d].%s", list, index, name);
+    return slice_of(text);
+}
+
+struct reader {
+    struct put         *put;
+    const struct cJSON *object;
+    const char         *list; /* "seats", "areas" */
+    int                 index;
+};
+
+static void
+wrong(struct reader *r, const char *name, const char *reason)
+{
+    char path[96];
+
+    field_errors_add(&r->put->call->arena, &r->put->errors,
+                     path_of(path, sizeof(path), r->list, r->index, name), reason);
+}
+
+static void
+missing(struct reader *r, const char *name)
+{
+    char path[96];
+
+    field_errors_missing(&r->put->call->arena, &r->put->errors,
+                         path_of(path, sizeof(path), r->list, r->index, name));
+}
+
+/* The member; NULL when it isn't there or is null. */
+static const struct cJSON *
+member(const struct reader *r, const char *name)
+{
+    const struct cJSON *item = cJSON_GetObjectItemCaseSensitive(r->object, name);
+
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+/* A text, or a whole number taken as text (rows and seat numbers often are). */
+static struct slice
+as_text(struct reader *r, const struct cJSON *item)
+{
+    char digits[24];
+    int64_t number;
+
+    if (cJSON_IsString(item))
+        return slice_of(item->valuestring);
+    if (!json_is_int(item, INT32_MIN, INT32_MAX, &number))
+        return (struct slice){ NULL, 0 };
+    snprintf(digits, sizeof(digits), "%lld", (long long)number);
+    return arena_copy(&r->put->call->arena, slice_of(digits));
+}
+
+static struct slice
+optional_text(struct reader *r, const char *name, size_t bytes_max)
+{
+    const struct cJSON *item = member(r, name);
+    if (item == NULL)
+        return (struct slice){ NULL, 0 };
+    struct slice text = as_text(r, item);
+    if (text.ptr == NULL)
+        wrong(r, name, "is not a text");
+    else if (text.len == 0 || text.len > bytes_max)
+        wrong(r, name, "is empty or too long");
+    return text;
+}
+
+static struct slice
+needed_text(struct reader *r, const char *name, size_t bytes_max)
+{
+    if (member(r, name) != NULL)
+        return optional_text(r, name, bytes_max);
+    missing(r, name);
+    return SLICE_EMPTY;
+}
+
+static struct slice
+needed_id(struct reader *r, const char *name)
+{
+    const struct cJSON *item = member(r, name);
+    if (item == NULL) {
+        missing(r, name);
+        return SLICE_EMPTY;
+    }
+    struct slice text = cJSON_IsString(item) ? slice_of(item->valuestring) : SLICE_EMPTY;
+    if (!id_is_valid(text))
+        wrong(r, name, "is not 1-64 characters of [A-Za-z0-9._-]");
+    return text;
+}
+
+static bool
+optional_int(struct reader *r, const char *name, int64_t most, int64_t *value)
+{
+    const struct cJSON *item = member(r, name);
+    if (item == NULL)
+        return false;
+    if (json_is_int(item, 0, most, value))
+        return true;
+    wrong(r, name, "is not a whole number that it can be");
+    return false;
+}
+
+static bool
+optional_double(struct reader *r, const char *name, double *value)
+{
+    const struct cJSON *item = member(r, name);
+    if (item == NULL)
+        return false;
+    if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) <= 1e9)) {
+        wrong(r, name, "is not a number that it can be");
+        return false;
+    }
+    *value = item->valuedouble;
+    return true;
+}
+
+/* The attributes as they were meant: printed again from the tree. */
+static struct slice
+optional_attributes(struct reader *r)
+{
+    const struct cJSON *item = member(r, "attributes");
+    struct slice none = { NULL, 0 };
+    if (item == NULL)
+        return none;
+    if (!cJSON_IsObject(item)) {
+        wrong(r, "attributes", "is not an object");
+        return none;
+    }
+    char *printed = cJSON_PrintUnformatted(item);
+    if (printed == NULL)
+        return none;
+    struct slice text = arena_copy(&r->put->call->arena, slice_of(printed));
+    cJSON_free(printed);
+    if (text.len > ATTRIBUTES_BYTES_MAX)
+        wrong(r, "attributes", "is too long");
+    return text;
+}
+
+static void
+add_duplicate(struct put *put, struct slice seat)
+{
+    /* As many as there are field errors told at most: room is made once. */
+    if (put->duplicates == NULL)
+        put->duplicates = arena_alloc(&put->call->arena, FIELD_ERRORS_MAX * sizeof(struct seat_error));
+    if (put->duplicates != NULL && put->duplicate_count < FIELD_ERRORS_MAX)
+        put->duplicates[put->duplicate_count++] = (struct seat_error){ seat, HF_DUPLICATE_SEAT };
+}
+
+static void
+read_seat(struct put *put, const struct cJSON *object, int index)
+{
+    struct reader r = { put, object, "seats", index };
+    struct seat_row row = { 0 };
+    int before = put->errors.count;
+
+    row.seat = needed_id(&r, "seat_id");
+    row.section = needed_text(&r, "section", SEAT_TEXT_BYTES_MAX);
+    row.row = needed_text(&r, "row", SEAT_TEXT_BYTES_MAX);
+    row.number = needed_text(&r, "number", SEAT_TEXT_BYTES_MAX);
+    row.type = optional_text(&r, "type", SEAT_TEXT_BYTES_MAX);
+    row.has_price = optional_int(&r, "price", PRICE_MAX, &row.price);
+    row.has_x = optional_double(&r, "x", &row.x);
+    row.has_y = optional_double(&r, "y", &row.y);
+    row.attributes = optional_attributes(&r);
+    if (put->errors.count == before && !seat_batch_add(&put->seats, &row))
+        add_duplicate(put, row.seat);
+}
+
+static void
+read_seats(struct put *put)
+{
+    const struct cJSON *list = cJSON_GetObjectItemCaseSensitive(put->json, "seats");
+    const struct cJSON *item;
+    int index = 0;
+
+    if (list == NULL || cJSON_IsNull(list))
+        return;
+    if (!cJSON_IsArray(list)) {
+        field_errors_add(&put->call->arena, &put->errors, SLICE_LITERAL("seats"), "is not a list");
+        return;
+    }
+    cJSON_ArrayForEach(item, list)
+        read_seat(put, item, index++);
+}
+
+static bool
+area_is_there(const struct put *put, struct slice area)
+{
+    for (int i = 0; i < put->area_count; i++) {
+        if (slice_equal(put->areas[i].area, area))
+            return true;
+    }
+    return false;
+}
+
+static void
+read_area(struct put *put, const struct cJSON *object, int index)
+{
+    struct reader r = { put, object, "areas", index };
+    struct area_row *row = &put->areas[put->area_count];
+    int64_t capacity = 0;
+
+    row->area = needed_id(&r, "area_id");
+    row->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
+    if (member(&r, "capacity") == NULL)
+        missing(&r, "capacity");
+    else
+        (void)optional_int(&r, "capacity", AREA_CAPACITY_MAX, &capacity);
+    row->capacity = (int32_t)capacity;
+    row->has_price = optional_int(&r, "price", PRICE_MAX, &row->price);
+    if (area_is_there(put, row->area))
+        wrong(&r, "area_id", "is in the list twice");
+    put->area_count++;
+}
+
+#define AREAS_MAX 1000 /* few by nature; they are compared one by one */
+
+static void
+read_areas(struct put *put)
+{
+    const struct cJSON *list = cJSON_GetObjectItemCaseSensitive(put->json, "areas");
+    const struct cJSON *item;
+    int index = 0;
+
+    if (list == NULL || cJSON_IsNull(list))
+        return;
+    int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : -1;
+    put->areas = count < 0 || count > AREAS_MAX
+                     ? NULL
+                     : arena_alloc(&put->call->arena, ((size_t)count + 1) * sizeof(*put->areas));
+    if (put->areas == NULL) {
+        field_errors_add(&put->call->arena, &put->errors, SLICE_LITERAL("areas"),
+                         "is not a list of at most 1000");
+        return;
+    }
+    cJSON_ArrayForEach(item, list)
+        read_area(put, item, index++);
+}
+
+static bool
+is_currency(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < 'A' || text.ptr[i] > 'Z')
+            return false;
+    }
+    return text.len == 3;
+}
+
+static void
+read_currency(struct reader *r, struct event_row *wish)
+{
+    const struct cJSON *item = member(r, "currency");
+
+    if (item == NULL)
+        return;
+    if (cJSON_IsString(item) && is_currency(slice_of(item->valuestring)))
+        memcpy(wish->currency, item->valuestring, 3);
+    else
+        wrong(r, "currency", "is not three capital letters (ISO 4217)");
+}
+
+static void
+read_kind(struct reader *r, struct event_row *wish)
+{
+    const struct cJSON *item = member(r, "kind");
+
+    if (item == NULL)
+        missing(r, "kind");
+    else if (!cJSON_IsString(item) || !event_kind_parse(slice_of(item->valuestring), &wish->kind))
+        wrong(r, "kind", "is not event, show or flight");
+}
+
+static void
+read_status(struct reader *r, struct event_row *wish)
+{
+    const struct cJSON *item = member(r, "status");
+
+    if (item == NULL)
+        missing(r, "status");
+    else if (!cJSON_IsString(item) || !event_status_parse(slice_of(item->valuestring), &wish->status))
+        wrong(r, "status", "is not scheduled, on_sale, closed or cancelled");
+}
+
+/* Lays the body over what is stored (an empty row for a new event). */
+static void
+read_event(struct put *put, const struct event_row *stored)
+{
+    struct reader r = { put, put->json, NULL, -1 };
+    struct event_row *wish = &put->wish;
+
+    *wish = *stored;
+    read_kind(&r, wish);
+    if (stored->version == 0) {
+        memcpy(wish->currency, "USD", sizeof("USD"));
+        wish->event = put->call->event;
+    }
+    if (stored->version == 0 || wish->kind != stored->kind)
+        policy_defaults(wish->policy, wish->kind, put->call->api->node->config->max_seats_per_hold);
+    wish->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
+    read_status(&r, wish);
+    read_currency(&r, wish);
+    const struct cJSON *policy = member(&r, "policy");
+    if (policy != NULL && !cJSON_IsObject(policy))
+        wrong(&r, "policy", "is not an object");
+    else if (policy != NULL)
+        policy_read_json(&put->call->arena, wish->policy, policy, &put->errors);
+    if (put->errors.count == 0)
+        policy_check(&put->call->arena, wish->policy, &put->errors);
+}
+
+static bool
+rows_differ(const struct event_row *a, const struct event_row *b)
+{
+    return a->kind != b->kind || a->status != b->status || !slice_equal(a->name, b->name) ||
+           strcmp(a->currency, b->currency) != 0 || memcmp(a->policy, b->policy, sizeof(a->policy)) != 0;
+}
+
+/* --- the transaction ---------------------------------------------------------------- */
+
+static void
+add_event_params(struct pg_params *params, const struct put *put)
+{
+    pg_params_init(params);
+    pg_param_text(params, call_org(put->call));
+    pg_param_text(params, put->call->event);
+}
+
+static struct slice
+request_id(const struct api_call *call)
+{
+    return slice_of(call->exchange->request.request_id);
+}
+
+/* HF_VERSION_CONFLICT: it is not as it was read. */
+static enum hf_status
+lock_row(struct pg *pg, const struct put *put)
+{
+    struct pg_params params;
+
+    add_event_params(&params, put);
+    pg_tx_send(pg, STATEMENT_LOCK_EVENT, &params);
+    struct pg_result *rows = pg_tx_next(pg);
+    if (rows == NULL)
+        return HF_INTERNAL;
+    int64_t version = pg_rows(rows) > 0 ? pg_get_int(rows, 0, 0) : 0;
+    pg_result_free(&rows);
+    return version == put->wish.version ? HF_OK : HF_VERSION_CONFLICT;
+}
+
+/* Columns of upsert_areas. */
+enum { AREA, AREA_WHAT };
+
+static void
+judge_areas(struct put *put, const struct pg_result *rows)
+{
+    char path[96];
+
+    for (int row = 0; row < pg_rows(rows); row++) {
+        struct slice what = pg_get_text(rows, row, AREA_WHAT);
+        put->areas_changed += slice_is(what, "added") || slice_is(what, "changed");
+        if (!slice_is(what, "short"))
+            continue;
+        put->areas_short++;
+        field_errors_add(&put->call->arena, &put->errors,
+                         path_of(path, sizeof(path), "areas", row, "capacity"),
+                         "is less than what is held and sold");
+    }
+}
+
+static enum hf_status
+write_areas(struct pg *pg, struct put *put)
+{
+    struct pg_array columns[4] = { 0 };
+    static const enum pg_type types[4] = { PG_TEXT, PG_TEXT, PG_INT4, PG_INT8 };
+    struct pg_params params;
+
+    if (put->area_count == 0)
+        return HF_OK;
+    add_event_params(&params, put);
+    for (int i = 0; i < 4; i++)
+        pg_array_init(&columns[i], types[i]);
+    for (int i = 0; i < put->area_count; i++) {
+        const struct area_row *area = &put->areas[i];
+        pg_array_text(&columns[0], area->area);
+        pg_array_text(&columns[1], area->name);
+        pg_array_int(&columns[2], area->capacity);
+        if (area->has_price)
+            pg_array_int(&columns[3], area->price);
+        else
+            pg_array_null(&columns[3]);
+    }
+    for (int i = 0; i < 4; i++)
+        pg_param_array(&params, &columns[i]);
+    pg_param_text(&params, call_user(put->call));
+    pg_param_text(&params, request_id(put->call));
+    pg_tx_send(pg, STATEMENT_UPSERT_AREAS, &params);
+    struct pg_result *rows = pg_tx_next(pg);
+    for (int i = 0; i < 4; i++)
+        pg_array_fini(&columns[i]);
+    if (rows == NULL)
+        return HF_INTERNAL;
+    judge_areas(put, rows);
+    pg_result_free(&rows);
+    return put->areas_short > 0 ? HF_CAPACITY_IN_USE : HF_OK;
+}
+
+static void
+write_meta(struct buf *out, const struct put *put)
+{
+    struct json_writer w;
+
+    json_writer_init(&w, out);
+    json_object_begin(&w);
+    json_field_bool(&w, "created", put->created);
+    json_field_text(&w, "status", slice_of(event_status_word(put->wish.status)));
+    json_field_int(&w, "seats_added", put->changes.added);
+    json_field_int(&w, "seats_changed", put->changes.changed);
+    json_field_int(&w, "areas_changed", put->areas_changed);
+    json_object_end(&w);
+}
+
+/* The event's row last: only now it is known whether anything changed. */
+static enum hf_status
+write_row(struct pg *pg, struct put *put, int64_t *version)
+{
+    struct pg_params params;
+    struct buf meta = { 0 };
+
+    *version = put->wish.version;
+    if (!put->created && !put->row_differs && put->changes.added == 0 && put->changes.changed == 0 &&
+        put->areas_changed == 0)
+        return HF_OK;
+    write_meta(&meta, put);
+    add_event_params(&params, put);
+    pg_param_int8(&params, put->wish.version);
+    pg_param_text(&params, slice_of(event_kind_word(put->wish.kind)));
+    pg_param_text(&params, put->wish.name);
+    pg_param_text(&params, slice_of(event_status_word(put->wish.status)));
+    pg_param_text(&params, slice_of(put->wish.currency));
+    policy_add_params(&params, put->wish.policy);
+    pg_param_text(&params, call_user(put->call));
+    pg_param_text(&params, request_id(put->call));
+    pg_param_text(&params, buf_slice(&meta));
+    pg_tx_send(pg, STATEMENT_PUT_EVENT, &params);
+    struct pg_result *rows = meta.failed ? NULL : pg_tx_next(pg);
+    buf_fini(&meta);
+    if (rows == NULL)
+        return HF_INTERNAL;
+    enum hf_status status = pg_rows(rows) == 1 ? HF_OK : HF_VERSION_CONFLICT;
+    if (status == HF_OK)
+        *version = pg_get_int(rows, 0, 0);
+    pg_result_free(&rows);
+    return status;
+}
+
+static enum hf_status
+count_seats(struct pg *pg, struct put *put)
+{
+    struct pg_params params;
+
+    add_event_params(&params, put);
+    pg_tx_send(pg, STATEMENT_COUNT_SEATS, &params);
+    struct pg_result *rows = pg_tx_next(pg);
+    if (rows == NULL)
+        return HF_INTERNAL;
+    put->seat_count = pg_get_int(rows, 0, 0);
+    pg_result_free(&rows);
+    return HF_OK;
+}
+
+struct put_tx {
+    struct put *put;
+    int64_t     version; /* after the change */
+};
+
+static enum hf_status
+put_body(struct pg *pg, void *context)
+{
+    struct put_tx *tx = context;
+    struct put *put = tx->put;
+
+    seat_changes_fini(&put->changes);
+    put->areas_changed = 0;
+    put->areas_short = 0;
+    enum hf_status status = lock_row(pg, put);
+    if (status == HF_OK)
+        status = write_areas(pg, put); /* areas are waited for, so they come before seats */
+    if (status == HF_OK && !seat_batch_send(pg, &put->seats, call_org(put->call), put->call->event,
+                                            call_user(put->call), request_id(put->call), &put->changes))
+        status = HF_INTERNAL;
+    if (status == HF_OK)
+        status = write_row(pg, put, &tx->version);
+    if (status == HF_OK)
+        status = count_seats(pg, put);
+    return status;
+}
+
+/* --- telling and answering -------------------------------------------------------------- */
+
+/* Columns of import_seats. */
+static const struct seat_columns import_columns = {
+    .seat = 1, .version = 2, .status = 3, .hold = 4, .user = 5, .until = 6, .in_payment = 7
+};
+
+static void
+tell_memory(struct put *put, struct mono_time began)
+{
+    struct node *node = put->call->api->node;
+    struct slice org = call_org(put->call);
+
+    event_row_learn(node, org, &put->wish, began);
+    for (int i = 0; i < put->changes.result_count; i++)
+        seats_tell(node, org, put->wish.event, put->changes.results[i], &import_columns, NULL, began);
+    if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0)
+        seat_maps_invalidate(node->maps, org, put->wish.event);
+    if (put->changes.added > 0)
+        engine_replan(node->engine);
+}
+
+static void
+answer(struct put *put)
+{
+    struct buf body = { 0 };
+    struct json_writer w;
+
+    json_writer_init(&w, &body);
+    json_object_begin(&w);
+    event_row_write(&w, &put->wish);
+    json_field_int(&w, "seat_count", put->seat_count);
+    json_object_end(&w);
+    respond_json(put->call, put->created ? 201 : 200, &body);
+}
+
+static enum hf_status
+put_once(struct put *put, struct desk_tools *tools, const struct event_row *stored)
+{
+    struct put_tx tx = { .put = put };
+    struct mono_time began = mono_now();
+
+    put->created = stored->version == 0;
+    put->row_differs = rows_differ(&put->wish, stored);
+    enum hf_status status = tx_run(tools->pg, put->call->deadline, put_body, &tx);
+    if (status == HF_OK) {
+        put->wish.version = tx.version;
+        tell_memory(put, began);
+    }
+    return status;
+}
+
+/* Reads the stored row and lays the body over it. HF_OK, or why not. */
+static enum hf_status
+prepare(struct put *put, struct desk_tools *tools, struct event_row *stored)
+{
+    enum hf_status status =
+        event_row_find(put->call, tools->pg, call_org(put->call), put->call->event, stored);
+
+    if (status == HF_EVENT_NOT_FOUND)
+        *stored = (struct event_row){ .version = 0 };
+    else if (status != HF_OK)
+        return status;
+    put->errors = put->list_errors;
+    read_event(put, stored);
+    if (put->errors.count > 0)
+        return HF_INVALID_FIELD;
+    if (put->duplicate_count > 0)
+        return HF_DUPLICATE_SEAT;
+    return put->seats.failed ? HF_OVERLOADED : HF_OK;
+}
+
+static enum hf_status
+put_all(struct put *put, struct desk_tools *tools)
+{
+    struct event_row stored;
+
+    for (int tries = 0; tries < PUT_TRIES_MAX; tries++) {
+        enum hf_status status = prepare(put, tools, &stored);
+        if (status == HF_OK)
+            status = put_once(put, tools, &stored);
+        if (status != HF_VERSION_CONFLICT)
+            return status;
+    }
+    return HF_OVERLOADED; /* others change this event faster than we read it */
+}
+
+static void
+refuse(struct put *put, enum hf_status status)
+{
+    struct problem problem = { 0 };
+
+    if (status == HF_INVALID_FIELD) {
+        respond_field_errors(put->call, &put->errors);
+        return;
+    }
+    if (status == HF_CAPACITY_IN_USE && put->errors.items != NULL) {
+        problem.errors = put->errors.items;
+        problem.error_count = put->errors.count < FIELD_ERRORS_MAX ? put->errors.count : FIELD_ERRORS_MAX;
+    } else if (status == HF_DUPLICATE_SEAT) {
+        problem.seats = put->duplicates;
+        problem.seat_count = put->duplicate_count;
+    }
+    respond_problem(put->call, status, &problem);
+}
+
+static void
+put_run(struct api_call *call, struct desk_tools *tools)
+{
+    struct put put = { .call = call, .json = call_json(call) };
+    if (put.json == NULL)
+        return; /* answered */
+
+    read_seats(&put);
+    read_areas(&put);
+    put.list_errors = put.errors;
+    enum hf_status status = put_all(&put, tools);
+    if (status == HF_OK)
+        answer(&put);
+    else
+        refuse(&put, status);
+    seat_changes_fini(&put.changes);
+    seat_batch_fini(&put.seats);
+}
+
+/* The body may be a megabyte: it is read on the desk, not on a loop. */
+void
+events_put(struct api *api, struct api_call *call)
+{
+    (void)api;
+    call_on_desk(call, put_run);
+}

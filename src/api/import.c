@@ -1,0 +1,84 @@
+/*
+ * import.c - POST /api/events/{event}/seats/import.
+ */
+#include "api_internal.h"
+#include "events_internal.h"
+#include "holdfast/log.h"
+#include "holdfast/seat_import.h"
+
+#include <stdio.h>
+
+#define IMPORT_TIME_US (60 * (int64_t)TIME_US_PER_S) /* 100,000 rows take a few seconds, a slow disk more */
+
+/* Columns of import_seats. */
+static const struct seat_columns columns = {
+    .seat = 1, .version = 2, .status = 3, .hold = 4, .user = 5, .until = 6, .in_payment = 7
+};
+
+static void
+tell_memory(struct api_call *call, struct desk_tools *tools, const struct seat_changes *changes,
+            struct mono_time began)
+{
+    struct event_row event;
+
+    if (changes->added == 0 && changes->changed == 0)
+        return;
+    for (int i = 0; i < changes->result_count; i++)
+        seats_tell(tools->node, call_org(call), call->event, changes->results[i], &columns, NULL, began);
+    seat_maps_invalidate(tools->node->maps, call_org(call), call->event);
+    engine_replan(tools->node->engine);
+    /* The event has another version now. That memory can't learn it here costs a hold request one more read. */
+    if (event_row_find(call, tools->pg, call_org(call), call->event, &event) != HF_OK)
+        LOG_EVENT(LOG_WARN, "event_not_learned", log_slice("event", call->event));
+}
+
+static void
+answer_errors(struct api_call *call, const struct import_errors *errors)
+{
+    char detail[96];
+    int count = errors->count < IMPORT_ERRORS_MAX ? (int)errors->count : IMPORT_ERRORS_MAX;
+    struct field_error *told = arena_alloc(&call->arena, (size_t)count * sizeof(*told));
+
+    for (int i = 0; told != NULL && i < count; i++)
+        told[i] = (struct field_error){ .field = errors->items[i].field,
+                                        .reason = errors->items[i].reason,
+                                        .line = errors->items[i].line };
+    snprintf(detail, sizeof(detail), "The file has %lld errors; nothing was imported.",
+             (long long)errors->count);
+    respond_problem(call, HF_INVALID_FIELD,
+                    &(struct problem){ .detail = detail, .errors = told, .error_count = told ? count : 0 });
+}
+
+static void
+import_run(struct api_call *call, struct desk_tools *tools)
+{
+    struct mono_time began = mono_now();
+    struct seat_import import = { .org = call_org(call),
+                                  .event = call->event,
+                                  .actor = call_user(call),
+                                  .request_id = slice_of(call->exchange->request.request_id),
+                                  .csv = call->exchange->request.body,
+                                  .deadline = { began.us + IMPORT_TIME_US } };
+    struct seat_import_result result;
+    struct buf body = { 0 };
+    enum hf_status status = seat_import_run(tools->pg, &call->arena, &import, &result);
+
+    if (status == HF_OK) {
+        tell_memory(call, tools, result.changes, began);
+        seat_import_write(&body, &result);
+    }
+    seat_import_result_fini(&result);
+    if (status == HF_OK)
+        respond_json(call, 200, &body);
+    else if (status == HF_INVALID_FIELD)
+        answer_errors(call, result.errors);
+    else
+        respond_refusal(call, status, NULL);
+}
+
+void
+events_import(struct api *api, struct api_call *call)
+{
+    (void)api;
+    call_on_desk(call, import_run);
+}

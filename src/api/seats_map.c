@@ -1,0 +1,180 @@
+/*
+ * seats_map.c - GET /api/events/{event}/seats: the map, from memory where it can be.
+ *
+ * On the loop only a ready body (or a small delta) is sent. Loading from Postgres and
+ * writing a large body is the desk's work; who comes while a body is being written is
+ * served by it as well.
+ */
+#include "api_internal.h"
+#include "events_internal.h"
+
+#define FRESH_US  (500 * TIME_US_PER_MS) /* beside other nodes a map may be this old: well under a second */
+#define TRIES_MAX 5
+
+struct map_call {
+    struct seat_map_request request;
+    bool                    knows_event; /* it exists: a map may be made for it */
+    bool                    stale;       /* Postgres is away: answered from what is in memory */
+};
+
+static void
+send_body(struct api_call *call, struct seat_map_reply *reply)
+{
+    respond_header(call, "ETag", slice_of(reply->etag));
+    respond_header(call, "Cache-Control", SLICE_LITERAL("private, no-cache"));
+    if (((struct map_call *)call->state)->stale)
+        respond_header(call, "X-Holdfast-Stale", SLICE_LITERAL("true"));
+    respond_shared(call, TYPE_JSON, reply->body, reply->gzip);
+}
+
+static void
+send_not_modified(struct api_call *call, const struct seat_map_reply *reply)
+{
+    respond_header(call, "ETag", slice_of(reply->etag));
+    respond_no_body(call, 304);
+}
+
+/* True: the call is answered. False: *answer says what has to be done first. */
+static bool
+answered_from_memory(struct api_call *call, enum seat_map_answer *answer)
+{
+    struct map_call *map = call->state;
+    struct seat_map_reply reply;
+
+    *answer = seat_maps_get(call->api->node->maps, &map->request, &reply);
+    switch (*answer) {
+    case SEAT_MAP_BODY:
+        send_body(call, &reply);
+        return true;
+    case SEAT_MAP_NOT_MODIFIED:
+        send_not_modified(call, &reply);
+        return true;
+    case SEAT_MAP_RENDER:
+        map->knows_event = true;
+        map->request.at_least = reply.position;
+        return false;
+    case SEAT_MAP_LOAD:
+        return false;
+    }
+    return false;
+}
+
+/* --- on the desk ---------------------------------------------------------------------- */
+
+static enum hf_status
+find_event(struct api_call *call, struct desk_tools *tools)
+{
+    struct map_call *map = call->state;
+    struct event_info info;
+    struct event_row row;
+
+    /* Events are never deleted: one that was ever known exists. */
+    if (map->knows_event || events_find(tools->node->events, call_org(call), call->event, &info))
+        return HF_OK;
+    return event_row_find(call, tools->pg, call_org(call), call->event, &row);
+}
+
+static enum hf_status
+read_rows(struct api_call *call, struct desk_tools *tools, enum pg_statement statement,
+          struct pg_result **rows)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_param_text(&params, call_org(call));
+    pg_param_text(&params, call->event);
+    return call_outcome(call, call_read(call, tools, statement, &params, rows), tools->pg);
+}
+
+static enum hf_status
+load_map(struct api_call *call, struct desk_tools *tools)
+{
+    struct pg_result *seats = NULL;
+    struct pg_result *areas = NULL;
+    struct mono_time began = mono_now();
+    enum hf_status status = read_rows(call, tools, STATEMENT_READ_SEAT_MAP, &seats);
+
+    if (status == HF_OK)
+        status = read_rows(call, tools, STATEMENT_READ_AREAS, &areas);
+    if (status == HF_OK && !seat_maps_load(tools->node->maps, call_org(call), call->event, seats,
+                                           areas, began))
+        status = HF_OVERLOADED;
+    pg_result_free(&areas);
+    pg_result_free(&seats);
+    return status;
+}
+
+static void
+map_run(struct api_call *call, struct desk_tools *tools)
+{
+    struct map_call *map = call->state;
+    enum seat_map_answer answer;
+    enum hf_status status = find_event(call, tools);
+
+    map->request.may_render = true;
+    for (int tries = 0; status == HF_OK && tries < TRIES_MAX; tries++) {
+        if (answered_from_memory(call, &answer))
+            return;
+        if (answer == SEAT_MAP_LOAD)
+            status = load_map(call, tools);
+    }
+    respond_refusal(call, status == HF_OK ? HF_OVERLOADED : status, NULL);
+}
+
+/* Without Postgres a map that is in memory is still better than none; it says so. */
+static void
+map_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status)
+{
+    struct map_call *map = call->state;
+    enum seat_map_answer answer;
+
+    if (status == HF_STORE_UNAVAILABLE && tools != NULL) {
+        map->stale = true;
+        map->request.fresh_since.us = 0;
+        if (answered_from_memory(call, &answer))
+            return;
+        map->request.may_render = true;
+        if (answer == SEAT_MAP_RENDER && answered_from_memory(call, &answer))
+            return;
+    }
+    respond_refusal(call, status, NULL);
+}
+
+/* --- on the loop ------------------------------------------------------------------------ */
+
+/* Within the clock's error of its end a hold is not shown over. */
+static struct db_time
+surely_past(struct api *api)
+{
+    struct db_time now;
+    int64_t error_us;
+
+    if (!db_clock_read(api->node->clock, mono_now(), &now, &error_us))
+        return (struct db_time){ 0 };
+    return (struct db_time){ now.us - error_us };
+}
+
+void
+seats_map_get(struct api *api, struct api_call *call)
+{
+    const struct http_request *http = &call->exchange->request;
+    struct map_call *map = arena_alloc(&call->arena, sizeof(*map));
+    enum seat_map_answer answer;
+    if (map == NULL) {
+        respond_refusal(call, HF_OVERLOADED, NULL);
+        return;
+    }
+    map->request = (struct seat_map_request){
+        .org = call_org(call),
+        .event = call->event,
+        .if_none_match = http->if_none_match,
+        .gzip = accepts_gzip(http->accept_encoding),
+        .now = surely_past(api),
+        .fresh_since = { seat_maps_alone(api->node->maps) ? 0 : mono_now().us - FRESH_US },
+    };
+    if (!call_query(call, "since", &map->request.since))
+        map->request.since = SLICE_EMPTY;
+    call->state = map;
+    if (!answered_from_memory(call, &answer))
+        call_on_desk_or(call, map_run, map_fail);
+}
