@@ -214,6 +214,23 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
     }
 }
 
+/*
+ * The statement judged by the event's row of this very version: what this node knows of the event is
+ * fresh again. Not for each hold of a batch: a tenth of the lease is soon enough.
+ */
+static void
+renew_event(struct batch *batch, const struct op *op)
+{
+    struct node      *node = batch->worker->node;
+    struct event_info info;
+    if (op->fate == FATE_AGAIN || op->status == HF_EVENT_NOT_FOUND ||
+        !events_find(node->events, op->org, op->event, &info) || info.version != op->info.version ||
+        batch->began.us - info.read_at.us < node->config->hot_lease / 10)
+        return;
+    info.read_at = batch->began;
+    events_learn(node->events, op->org, op->event, &info);
+}
+
 void
 judge_hold_seats(struct batch *batch)
 {
@@ -222,6 +239,7 @@ judge_hold_seats(struct batch *batch)
         if (!op_is_seat_hold(op))
             continue;
         judge_seats_of(op, batch->rows.seats);
+        renew_event(batch, op);
         if (op->fate != FATE_ANSWER || op->status != HF_CREATED || !uuid_is_nil(&op->grow_hold))
             continue;
         op->hold = hold_view_new(op, batch->rows.seats, op->row_first, op->row_end, NULL, 0, 0);
