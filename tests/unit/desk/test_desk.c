@@ -1,0 +1,188 @@
+/*
+ * The desk's queue and threads, with a Postgres of the test's own: connections that are
+ * ready or not, as the case wants it.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "holdfast/desk.h"
+
+/* --- what stands in for cold and warm -------------------------------------------------- */
+
+static _Atomic bool postgres_is_up;
+
+struct pg *
+pg_new(const struct config *config, const char *name, struct pg_identity *identity,
+       struct db_clock *clock)
+{
+    (void)config;
+    (void)name;
+    (void)identity;
+    (void)clock;
+    return malloc(1);
+}
+
+void
+pg_free(struct pg **pg)
+{
+    free(*pg);
+    *pg = NULL;
+}
+
+bool
+pg_ready(struct pg *pg)
+{
+    (void)pg;
+    return postgres_is_up;
+}
+
+const char *
+pg_last_error(const struct pg *pg)
+{
+    (void)pg;
+    return "down";
+}
+
+struct warm *
+warm_new(const struct config *config)
+{
+    (void)config;
+    return malloc(1);
+}
+
+void
+warm_free(struct warm **warm)
+{
+    free(*warm);
+    *warm = NULL;
+}
+
+/* --- jobs ---------------------------------------------------------------------------------- */
+
+static struct config config;
+static struct node node;
+static _Atomic int ran, failed_with;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* taken: jobs stand still in it */
+
+static void
+job_run(struct desk_job *job, struct desk_tools *tools)
+{
+    assert_non_null(tools->pg);
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    atomic_fetch_add(&ran, 1);
+    free(job);
+}
+
+static void
+job_fail(struct desk_job *job, struct desk_tools *tools, enum hf_status status)
+{
+    (void)tools;
+    atomic_store(&failed_with, (int)status);
+    free(job);
+}
+
+static struct desk_job *
+job_new(int64_t deadline_us)
+{
+    struct desk_job *job = calloc(1, sizeof(*job));
+
+    job->deadline.us = mono_now().us + deadline_us;
+    job->run = job_run;
+    job->fail = job_fail;
+    return job;
+}
+
+static struct mono_time
+soon(void)
+{
+    return (struct mono_time){ mono_now().us + 20 * TIME_US_PER_S };
+}
+
+static int
+set_up(void **state)
+{
+    (void)state;
+    config.desks = 2;
+    config.desk_queue_max = 4;
+    node.config = &config;
+    postgres_is_up = true;
+    ran = failed_with = 0;
+    return 0;
+}
+
+static void
+jobs_run_and_stop_waits_for_them(void **state)
+{
+    struct desk *desk = desk_start(&node);
+
+    (void)state;
+    assert_non_null(desk);
+    for (int i = 0; i < 4; i++)
+        assert_true(desk_submit(desk, job_new(10 * TIME_US_PER_S)));
+    desk_stop(&desk, soon());
+    assert_null(desk);
+    assert_int_equal(ran, 4);
+}
+
+static void
+a_full_queue_says_no_and_the_job_stays_the_callers(void **state)
+{
+    struct desk *desk = desk_start(&node);
+    struct desk_job *job;
+    int taken = 0;
+
+    (void)state;
+    pthread_mutex_lock(&gate);
+    while (desk_submit(desk, job = job_new(10 * TIME_US_PER_S)))
+        taken++;
+    free(job);
+    assert_in_range(taken, 4, 6); /* the queue, and what the threads have taken out meanwhile */
+    assert_int_equal(desk_outstanding(desk), taken);
+    pthread_mutex_unlock(&gate);
+    desk_stop(&desk, soon());
+    assert_int_equal(ran, taken);
+}
+
+static void
+a_job_past_its_deadline_fails_as_overloaded(void **state)
+{
+    struct desk *desk = desk_start(&node);
+
+    (void)state;
+    assert_true(desk_submit(desk, job_new(-1)));
+    desk_stop(&desk, soon());
+    assert_int_equal(failed_with, HF_OVERLOADED);
+    assert_int_equal(ran, 0);
+}
+
+static void
+without_postgres_a_job_fails_as_store_unavailable(void **state)
+{
+    (void)state;
+    postgres_is_up = false;
+    struct desk *desk = desk_start(&node);
+    assert_true(desk_submit(desk, job_new(10 * TIME_US_PER_S)));
+    desk_stop(&desk, soon());
+    assert_int_equal(failed_with, HF_STORE_UNAVAILABLE);
+}
+
+int
+main(void)
+{
+#define CASE(name) cmocka_unit_test_setup(name, set_up)
+    const struct CMUnitTest tests[] = {
+        CASE(jobs_run_and_stop_waits_for_them),
+        CASE(a_full_queue_says_no_and_the_job_stays_the_callers),
+        CASE(a_job_past_its_deadline_fails_as_overloaded),
+        CASE(without_postgres_a_job_fails_as_store_unavailable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
