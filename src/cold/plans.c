@@ -1,10 +1,11 @@
 /*
  * plans.c - are the statements' plans those that we count on?
  *
- * Two looks. With sequential scans made expensive, one that is left means that no index can serve
- * the statement, and an index without a condition that all of it is walked: true on a table of
- * any size, so tests can ask. With the planner's free choice, a sequential scan counts only
- * on a table that has grown: on a small one it is right.
+ * Two looks. With all ways made expensive that read a table as a whole (sequential scans, hash and
+ * merge joins), a scan that is left means that no index can serve the statement, and an index
+ * without a condition that all of it is walked: true on a table of any size, so tests can ask.
+ * With the planner's free choice, either counts only on a table that has grown: on a small one it
+ * is right.
  */
 #include "cold_internal.h"
 
@@ -59,38 +60,44 @@ has_grown(struct check *check, const char *table, bool *grown)
     return true;
 }
 
-static bool
-walks_index(const struct pg_result *plan, int row)
+/* "Index Scan using x on seats s" with no "Index Cond:" in the line below it. */
+static const char *
+walked_table(const struct pg_result *plan, int row)
 {
     struct slice line = pg_get_text(plan, row, 0);
-    const char  *using = memmem(line.ptr, line.len, " using ", 7);
-    if (using == NULL || memmem(line.ptr, line.len, "Index", 5) == NULL) {
-        return false;
+    if (memmem(line.ptr, line.len, "Index", 5) == NULL || memmem(line.ptr, line.len, " using ", 7) == NULL) {
+        return NULL;
     }
-    if (scanned_table(line, " on ") == NULL) {
-        return false;
+    if (row + 1 < pg_rows(plan)) {
+        struct slice next = pg_get_text(plan, row + 1, 0);
+        if (memmem(next.ptr, next.len, "Index Cond:", 11) != NULL) {
+            return NULL;
+        }
     }
-    if (row + 1 == pg_rows(plan)) {
-        return true;
-    }
-    struct slice next = pg_get_text(plan, row + 1, 0);
-    return memmem(next.ptr, next.len, "Index Cond:", 11) == NULL;
+    return scanned_table(line, " on ");
+}
+
+/* The growing table that this line of the plan reads as a whole; NULL: none. */
+static const char *
+read_whole(const struct pg_result *plan, int row)
+{
+    const char *table = scanned_table(pg_get_text(plan, row, 0), "Seq Scan on ");
+    return table != NULL ? table : walked_table(plan, row);
 }
 
 /* 1: this line of the plan is bad; 0: it isn't; -1: couldn't ask. */
 static int
 judge_line(struct check *check, const struct pg_result *plan, int row)
 {
-    struct slice line = pg_get_text(plan, row, 0);
-    const char  *table = scanned_table(line, "Seq Scan on ");
+    const char *table = read_whole(plan, row);
     if (table == NULL) {
-        return !check->free_choice && walks_index(plan, row) ? 1 : 0;
+        return 0;
     }
-    if (!check->free_choice) {
-        return 1;
+    bool grown = true;
+    if (check->free_choice && !has_grown(check, table, &grown)) {
+        return -1;
     }
-    bool grown = false;
-    return has_grown(check, table, &grown) ? grown : -1;
+    return grown ? 1 : 0;
 }
 
 static void
@@ -159,10 +166,11 @@ check_statement(struct check *check, const char *statement)
 static int
 look(struct check *check, bool free_choice)
 {
+    static const char sql[] = "SELECT set_config(name, $1, false) FROM pg_settings WHERE name IN "
+                              "('enable_seqscan', 'enable_hashjoin', 'enable_mergejoin')";
     const char *const values[] = { free_choice ? "on" : "off" };
     check->free_choice = free_choice;
-    if (pg_run_text(check->pg, "SELECT set_config('enable_seqscan', $1, false)", 1, values, check->deadline,
-                    NULL) != PG_DONE ||
+    if (pg_run_text(check->pg, sql, 1, values, check->deadline, NULL) != PG_DONE ||
         pg_replan(check->pg) != PG_DONE) {
         return -1;
     }

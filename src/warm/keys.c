@@ -6,6 +6,8 @@
  */
 #include "warm_internal.h"
 
+#include <string.h>
+
 static void
 append_event(struct buf *out, struct slice org, struct slice event)
 {
@@ -40,4 +42,13 @@ warm_key_hold_meta(struct buf *out, struct slice org, struct slice event, const 
     buf_append_text(out, ":hold:");
     buf_append_text(out, text);
     buf_append_text(out, ":meta");
+}
+
+void
+warm_key_seat_holds_beside(struct buf *out, struct slice seat_key)
+{
+    const char *end = memchr(seat_key.ptr, '}', seat_key.len);
+    hf_assert(end != NULL); /* warm_key_seat wrote it */
+    buf_append(out, seat_key.ptr, (size_t)(end + 1 - seat_key.ptr));
+    buf_append_text(out, ":seat_holds");
 }

@@ -7,6 +7,8 @@
 #include "warm_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "holdfast/json.h"
 
@@ -50,6 +52,38 @@ warm_keep_ms(const struct warm_hold *hold)
     return hold->ttl_ms + WARM_KEEP_MS;
 }
 
+/* {"hold_id":"<36 characters>","user_id":... */
+#define HOLD_ID_AT  12
+#define HOLD_ID_LEN 36
+
+/* The number before the closing brace, where warm_value puts the version; -1: there is none. */
+static int64_t
+version_of(struct slice value)
+{
+    if (value.len < 2 || value.ptr[value.len - 1] != '}') {
+        return -1;
+    }
+    int64_t version = 0, place = 1;
+    for (size_t i = value.len - 1; i-- > 0 && value.ptr[i] >= '0' && value.ptr[i] <= '9';) {
+        if (place > INT64_MAX / 100) {
+            return -1; /* not a number of ours */
+        }
+        version += (value.ptr[i] - '0') * place;
+        place *= 10;
+    }
+    return place == 1 ? -1 : version;
+}
+
+bool
+warm_value_replaces(struct slice value, struct slice old)
+{
+    size_t head = HOLD_ID_AT + HOLD_ID_LEN;
+    if (old.len < head || value.len < head || memcmp(old.ptr, value.ptr, head) != 0) {
+        return false;
+    }
+    return version_of(old) <= version_of(value);
+}
+
 void
 warm_command(struct buf *out, int words, const char *name)
 {
@@ -75,4 +109,21 @@ warm_word_int(struct buf *out, int64_t number)
     char text[24];
     int  len = snprintf(text, sizeof(text), "%lld", (long long)number);
     warm_word(out, (struct slice){ text, (size_t)len });
+}
+
+struct slice
+warm_word_at(struct slice command, int index)
+{
+    const char *at = memchr(command.ptr, '\n', command.len); /* behind "*<words>" */
+    const char *end = command.ptr + command.len;
+    for (int i = 0; at != NULL && at + 1 < end; i++) {
+        size_t      len = strtoul(at + 2, NULL, 10); /* "$<length>" */
+        const char *word = memchr(at + 1, '\n', (size_t)(end - at - 1));
+        hf_assert(word != NULL && len + 2 < (size_t)(end - word)); /* we wrote it ourselves */
+        if (i == index) {
+            return (struct slice){ word + 1, len };
+        }
+        at = word + 1 + len + 1;
+    }
+    return SLICE_EMPTY;
 }

@@ -1,17 +1,17 @@
 /*
  * warm.c - the warm tier as the engine sees it: lock, put, remove, and reads for GETs.
  *
- * What is sent without waiting (put, remove) is kept until its replies were read: a Redis that was
- * restarted or flushed has forgotten our scripts (NOSCRIPT) and then gets them and the same
- * commands once more. Anything worse drops the connection and what was due on it: the
- * warm tier is repaired later, nothing depends on it.
+ * Redis shares its cores with Postgres and with us, so a hold costs few commands, and plain ones: a
+ * script's arguments cost more than the commands that it would run. A put is a SET that hands out
+ * what it replaces; only where that is not what it should be does a script mend it (calls.c).
+ * A remove must compare before it deletes, so it is a script: one call for each event.
  */
 #include "warm_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SEATS_PER_CALL 400 /* bounds a script's run (under 2 ms) and its unpack() */
+#define SEATS_PER_CALL 400 /* of one event: bounds a script's run and its unpack() */
 
 struct warm *
 warm_new(const struct config *config)
@@ -34,9 +34,10 @@ warm_free(struct warm **warm)
         return;
     }
     warm_link_close(&(*warm)->link);
-    buf_fini(&(*warm)->sent);
+    buf_fini(&(*warm)->due.text);
+    buf_fini(&(*warm)->again.text);
     buf_fini(&(*warm)->command);
-    buf_fini(&(*warm)->text);
+    buf_fini(&(*warm)->word);
     free(*warm);
     *warm = NULL;
 }
@@ -53,13 +54,6 @@ warm_is_up(const struct warm *warm)
     return !warm->on || warm->link.breaker.worked;
 }
 
-static void
-forget_calls(struct warm *warm)
-{
-    warm->calls_due = 0;
-    buf_clear(&warm->sent);
-}
-
 static bool
 connected(struct warm *warm)
 {
@@ -67,7 +61,7 @@ connected(struct warm *warm)
         return false;
     }
     if (warm->link.context == NULL) {
-        forget_calls(warm); /* their replies went with the connection */
+        warm_calls_forget(warm); /* their replies went with the connection */
     }
     return warm_link_open(&warm->link);
 }
@@ -77,78 +71,6 @@ static bool
 ready(struct warm *warm)
 {
     return connected(warm) && warm_collect(warm);
-}
-
-/* --- script calls -------------------------------------------------------------- */
-
-static bool
-send_call(struct warm *warm, struct slice command)
-{
-    if (warm->calls_due == WARM_CALLS_MAX && !warm_collect(warm)) {
-        return false;
-    }
-    struct warm_call call = { warm->sent.len, command.len };
-    buf_append_slice(&warm->sent, command);
-    if (warm->sent.failed || !warm_link_queue(&warm->link, command)) {
-        forget_calls(warm);
-        warm_link_close(&warm->link);
-        return false;
-    }
-    warm->calls[warm->calls_due++] = call;
-    return true;
-}
-
-/* Reads the replies due; *unknown counts the calls whose script Redis does not know, moved to the front. */
-static bool
-read_calls(struct warm *warm, int *unknown)
-{
-    struct mono_time deadline = warm_link_deadline(&warm->link);
-    *unknown = 0;
-    for (int i = 0; i < warm->calls_due; i++) {
-        redisReply *reply = warm_link_reply(&warm->link, deadline);
-        if (reply == NULL) {
-            return false;
-        }
-        if (warm_reply_is_error(reply, "NOSCRIPT")) {
-            warm->calls[(*unknown)++] = warm->calls[i];
-        }
-        freeReplyObject(reply);
-    }
-    warm->calls_due = *unknown;
-    return true;
-}
-
-static bool
-resend_calls(struct warm *warm)
-{
-    if (!warm_link_load_scripts(&warm->link)) {
-        return false;
-    }
-    for (int i = 0; i < warm->calls_due; i++) {
-        struct slice command = { warm->sent.data + warm->calls[i].at, warm->calls[i].len };
-        if (!warm_link_queue(&warm->link, command)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool
-warm_collect(struct warm *warm)
-{
-    if (warm->calls_due == 0) {
-        return true;
-    }
-    int  unknown = 0;
-    bool worked = warm->link.context != NULL && read_calls(warm, &unknown);
-    if (worked && unknown > 0) {
-        worked = resend_calls(warm) && read_calls(warm, &unknown); /* once: the next batch repairs */
-    }
-    if (worked) {
-        warm_link_worked(&warm->link);
-    }
-    forget_calls(warm);
-    return worked;
 }
 
 /* --- seats by event -------------------------------------------------------------- */
@@ -183,7 +105,8 @@ same_event(const struct warm_hold *a, const struct warm_hold *b)
     return slice_equal(a->event, b->event) && slice_equal(a->org, b->org);
 }
 
-typedef void build_call(struct warm *warm, const struct warm_hold *const *seats, int count);
+/* Sends what it takes for seats of one event. False: the link failed. */
+typedef bool send_event(struct warm *warm, const struct warm_hold *const *seats, int count);
 
 /* The caller frees it. NULL: no memory. */
 static const struct warm_hold **
@@ -200,17 +123,9 @@ sort_holds(const struct warm_hold *holds, int count)
     return sorted;
 }
 
+/* Sorts the seats and hands them on event by event (in pieces of SEATS_PER_CALL). */
 static bool
-send_built(struct warm *warm, const struct warm_hold *const *seats, int count, build_call *build)
-{
-    buf_clear(&warm->command);
-    build(warm, seats, count);
-    return !warm->command.failed && !warm->text.failed && send_call(warm, buf_slice(&warm->command));
-}
-
-/* One script call for each event among the seats (or more, past SEATS_PER_CALL). */
-static bool
-call_by_event(struct warm *warm, const struct warm_hold *holds, int count, build_call *build)
+send_by_event(struct warm *warm, const struct warm_hold *holds, int count, send_event *send)
 {
     if (count == 0) {
         return warm->on;
@@ -222,134 +137,212 @@ call_by_event(struct warm *warm, const struct warm_hold *holds, int count, build
         while (end < count && end - begin < SEATS_PER_CALL && same_event(sorted[begin], sorted[end])) {
             end++;
         }
-        sent = send_built(warm, sorted + begin, end - begin, build);
+        sent = send(warm, sorted + begin, end - begin);
     }
     free(sorted);
     return sent && warm_link_push(&warm->link);
 }
 
+/* --- words of our own --------------------------------------------------------------- */
+
 static void
-add_text(struct warm *warm)
+begin(struct warm *warm, int words, const char *name)
 {
-    warm_word(&warm->command, buf_slice(&warm->text));
+    buf_clear(&warm->command);
+    warm_command(&warm->command, words, name);
 }
 
-/* EVALSHA, its digest, and the keys: seat_holds, then for each seat its key and its hold's meta key. */
+/* Adds the word that stands in warm->word. */
 static void
-begin_script(struct warm *warm, enum warm_script script, const struct warm_hold *const *seats, int count,
-             int arguments)
+add_built(struct warm *warm)
 {
-    int keys = 1 + 2 * count;
-    warm_command(&warm->command, 3 + keys + arguments, "EVALSHA");
-    warm_word(&warm->command, slice_of(warm->link.sha[script]));
-    warm_word_int(&warm->command, keys);
-
-    buf_clear(&warm->text);
-    warm_key_seat_holds(&warm->text, seats[0]->org, seats[0]->event);
-    add_text(warm);
-    for (int i = 0; i < count; i++) {
-        buf_clear(&warm->text);
-        warm_key_seat(&warm->text, seats[i]->org, seats[i]->event, seats[i]->seat);
-        add_text(warm);
-        buf_clear(&warm->text);
-        warm_key_hold_meta(&warm->text, seats[i]->org, seats[i]->event, &seats[i]->hold_id);
-        add_text(warm);
-    }
+    warm_word(&warm->command, buf_slice(&warm->word));
+    buf_clear(&warm->word);
 }
 
 static void
-add_uuid(struct warm *warm, const struct uuid *uuid)
+add_seat_key(struct warm *warm, const struct warm_hold *hold)
 {
-    char text[UUID_TEXT_BYTES];
-    uuid_format(uuid, text);
+    warm_key_seat(&warm->word, hold->org, hold->event, hold->seat);
+    add_built(warm);
+}
+
+static void
+add_seat_holds_key(struct warm *warm, const struct warm_hold *hold)
+{
+    warm_key_seat_holds(&warm->word, hold->org, hold->event);
+    add_built(warm);
+}
+
+static void
+add_meta_key(struct warm *warm, const struct warm_hold *hold)
+{
+    warm_key_hold_meta(&warm->word, hold->org, hold->event, &hold->hold_id);
+    add_built(warm);
+}
+
+static void
+add_member(struct warm *warm, const struct warm_hold *hold)
+{
+    warm_member(&warm->word, hold);
+    add_built(warm);
+}
+
+static void
+add_text(struct warm *warm, const char *text)
+{
     warm_word(&warm->command, slice_of(text));
 }
 
 static void
-add_time(struct warm *warm, struct db_time time)
+add_time(struct warm *warm, const char *name, struct db_time time)
 {
     char text[DB_TIME_TEXT_BYTES];
     db_time_format(time, text);
-    warm_word(&warm->command, slice_of(text));
+    add_text(warm, name);
+    add_text(warm, text);
 }
 
-/* The ten values of a seat that put_holds.lua takes. */
 static void
-add_put(struct warm *warm, const struct warm_hold *hold, bool with_meta)
+add_field(struct warm *warm, const char *name, struct slice value)
 {
-    buf_clear(&warm->text);
-    warm_value(&warm->text, hold);
-    add_text(warm);
+    add_text(warm, name);
+    warm_word(&warm->command, value);
+}
+
+/* SET <key> <value> PX <ms> GET|NX */
+static void
+build_set(struct warm *warm, const struct warm_hold *hold, const char *mode)
+{
+    begin(warm, 6, "SET");
+    add_seat_key(warm, hold);
+    warm_value(&warm->word, hold);
+    add_built(warm);
+    add_text(warm, "PX");
     warm_word_int(&warm->command, warm_keep_ms(hold));
-    warm_word(&warm->command, hold->seat);
-    add_uuid(warm, &hold->hold_id);
-    warm_word(&warm->command, hold->user);
-    warm_word_int(&warm->command, hold->version);
-    warm_word_int(&warm->command, hold->held_until.us / TIME_US_PER_MS);
-    if (with_meta) {
-        add_time(warm, hold->held_until);
-        add_time(warm, hold->held_at);
-        warm_word(&warm->command, hold->source.len > 0 ? hold->source : SLICE_LITERAL("web"));
-    } else {
-        for (int i = 0; i < 3; i++) {
-            warm_word(&warm->command, SLICE_EMPTY);
+    add_text(warm, mode);
+}
+
+/* --- put ---------------------------------------------------------------------------- */
+
+static void
+build_members(struct warm *warm, const struct warm_hold *const *seats, int count)
+{
+    begin(warm, 2 + 2 * count, "ZADD");
+    add_seat_holds_key(warm, seats[0]);
+    for (int i = 0; i < count; i++) {
+        warm_word_int(&warm->command, seats[i]->held_until.us / TIME_US_PER_MS);
+        add_member(warm, seats[i]);
+    }
+}
+
+static int64_t
+longest_keep_ms(const struct warm_hold *const *seats, int count)
+{
+    int64_t longest = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t ms = warm_keep_ms(seats[i]);
+        longest = ms > longest ? ms : longest;
+    }
+    return longest;
+}
+
+/* The set lives as long as its longest member: NX for one without an end, GT for a later one. */
+static bool
+send_members(struct warm *warm, const struct warm_hold *const *seats, int count)
+{
+    static const char *const modes[] = { "NX", "GT" };
+
+    build_members(warm, seats, count);
+    bool sent = warm_call(warm, WARM_CALL_MEMBERS);
+    for (int i = 0; sent && i < 2; i++) {
+        begin(warm, 4, "PEXPIRE");
+        add_seat_holds_key(warm, seats[0]);
+        warm_word_int(&warm->command, longest_keep_ms(seats, count));
+        add_text(warm, modes[i]);
+        sent = warm_call(warm, WARM_CALL_PLAIN);
+    }
+    return sent;
+}
+
+static bool
+send_meta(struct warm *warm, const struct warm_hold *hold)
+{
+    char id[UUID_TEXT_BYTES];
+    uuid_format(&hold->hold_id, id);
+
+    begin(warm, 16, "HSET");
+    add_meta_key(warm, hold);
+    add_field(warm, "hold_id", slice_of(id));
+    add_field(warm, "user_id", hold->user);
+    add_field(warm, "event_id", hold->event);
+    add_time(warm, "held_until", hold->held_until);
+    add_time(warm, "created_at", hold->held_at);
+    add_field(warm, "source", hold->source);
+    add_field(warm, "status", SLICE_LITERAL("active"));
+    if (!warm_call(warm, WARM_CALL_PLAIN)) {
+        return false;
+    }
+    begin(warm, 3, "PEXPIRE");
+    add_meta_key(warm, hold);
+    warm_word_int(&warm->command, warm_keep_ms(hold));
+    return warm_call(warm, WARM_CALL_PLAIN);
+}
+
+static bool
+send_put(struct warm *warm, const struct warm_hold *const *seats, int count)
+{
+    bool sent = true;
+    for (int i = 0; sent && i < count; i++) {
+        build_set(warm, seats[i], "GET");
+        sent = warm_call(warm, WARM_CALL_SET);
+        bool first = i == 0 || !uuid_equal(&seats[i - 1]->hold_id, &seats[i]->hold_id);
+        if (sent && first && seats[i]->source.len > 0) {
+            sent = send_meta(warm, seats[i]);
         }
     }
-}
-
-static void
-build_put(struct warm *warm, const struct warm_hold *const *seats, int count)
-{
-    begin_script(warm, SCRIPT_PUT_HOLDS, seats, count, 1 + 10 * count);
-    warm_word(&warm->command, seats[0]->event);
-    for (int i = 0; i < count; i++) {
-        bool first = i == 0 || !uuid_equal(&seats[i - 1]->hold_id, &seats[i]->hold_id);
-        add_put(warm, seats[i], first);
-    }
-}
-
-static void
-build_remove(struct warm *warm, const struct warm_hold *const *seats, int count)
-{
-    begin_script(warm, SCRIPT_REMOVE_HOLDS, seats, count, 2 * count);
-    for (int i = 0; i < count; i++) {
-        add_uuid(warm, &seats[i]->hold_id);
-        buf_clear(&warm->text);
-        warm_member(&warm->text, seats[i]);
-        add_text(warm);
-    }
+    return sent && send_members(warm, seats, count);
 }
 
 bool
 warm_put(struct warm *warm, const struct warm_hold *holds, int count)
 {
-    return call_by_event(warm, holds, count, build_put);
+    return send_by_event(warm, holds, count, send_put);
+}
+
+/* --- remove --------------------------------------------------------------------------- */
+
+static bool
+send_remove(struct warm *warm, const struct warm_hold *const *seats, int count)
+{
+    int keys = 1 + 2 * count;
+    begin(warm, 3 + keys + count, "EVALSHA");
+    add_text(warm, warm->link.sha[SCRIPT_REMOVE_HOLDS]);
+    warm_word_int(&warm->command, keys);
+    add_seat_holds_key(warm, seats[0]);
+    for (int i = 0; i < count; i++) {
+        add_seat_key(warm, seats[i]);
+        add_meta_key(warm, seats[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        add_member(warm, seats[i]);
+    }
+    return warm_call(warm, WARM_CALL_SCRIPT);
 }
 
 bool
 warm_remove(struct warm *warm, const struct warm_hold *holds, int count)
 {
-    return call_by_event(warm, holds, count, build_remove);
+    return send_by_event(warm, holds, count, send_remove);
 }
 
-/* --- lock ------------------------------------------------------------------------- */
+/* --- lock ------------------------------------------------------------------------------ */
 
-/* SET <key> <value> PX <ms> NX */
 static bool
 queue_lock(struct warm *warm, const struct warm_hold *hold)
 {
-    buf_clear(&warm->command);
-    warm_command(&warm->command, 6, "SET");
-    buf_clear(&warm->text);
-    warm_key_seat(&warm->text, hold->org, hold->event, hold->seat);
-    add_text(warm);
-    buf_clear(&warm->text);
-    warm_value(&warm->text, hold);
-    add_text(warm);
-    warm_word(&warm->command, SLICE_LITERAL("PX"));
-    warm_word_int(&warm->command, warm_keep_ms(hold));
-    warm_word(&warm->command, SLICE_LITERAL("NX"));
-    if (warm->command.failed || warm->text.failed) {
+    build_set(warm, hold, "NX");
+    if (warm->command.failed || warm->word.failed) {
         warm_link_close(&warm->link); /* half a pipeline can't be answered for */
         return false;
     }
@@ -393,11 +386,11 @@ warm_lock(struct warm *warm, const struct warm_hold *holds, int count, bool *los
 
 /* --- reads ------------------------------------------------------------------------- */
 
-/* One command, one reply. NULL: it failed. */
+/* Sends warm->command and waits for its reply. NULL: it failed. */
 static redisReply *
 ask(struct warm *warm)
 {
-    if (warm->command.failed || warm->text.failed ||
+    if (warm->command.failed || warm->word.failed ||
         !warm_link_queue(&warm->link, buf_slice(&warm->command))) {
         return NULL;
     }
@@ -408,24 +401,13 @@ ask(struct warm *warm)
     return reply;
 }
 
-static redisReply *
-ask_key(struct warm *warm, const char *command)
-{
-    buf_clear(&warm->command);
-    warm_command(&warm->command, 2, command);
-    add_text(warm);
-    return ask(warm);
-}
-
 bool
 warm_ping(struct warm *warm)
 {
     if (!ready(warm)) {
         return false;
     }
-    buf_clear(&warm->command);
-    buf_clear(&warm->text);
-    warm_command(&warm->command, 1, "PING");
+    begin(warm, 1, "PING");
     redisReply *reply = ask(warm);
     if (reply == NULL) {
         return false;
@@ -441,9 +423,10 @@ warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct sl
     if (!ready(warm)) {
         return false;
     }
-    buf_clear(&warm->text);
-    warm_key_seat(&warm->text, org, event, seat);
-    redisReply *reply = ask_key(warm, "GET");
+    begin(warm, 2, "GET");
+    warm_key_seat(&warm->word, org, event, seat);
+    add_built(warm);
+    redisReply *reply = ask(warm);
     if (reply == NULL) {
         return false;
     }
@@ -463,9 +446,10 @@ warm_count(struct warm *warm, struct slice org, struct slice event)
     if (!ready(warm)) {
         return -1;
     }
-    buf_clear(&warm->text);
-    warm_key_seat_holds(&warm->text, org, event);
-    redisReply *reply = ask_key(warm, "ZCARD");
+    begin(warm, 2, "ZCARD");
+    warm_key_seat_holds(&warm->word, org, event);
+    add_built(warm);
+    redisReply *reply = ask(warm);
     if (reply == NULL) {
         return -1;
     }

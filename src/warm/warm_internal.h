@@ -2,7 +2,8 @@
  * warm_internal.h - what the files of the warm room share.
  *
  * address.c reads redis_url, link.c owns the connection (and breaker.c says when it may be used),
- * keys.c builds every key and values.c what stands under them, warm.c is the contract.
+ * keys.c builds every key and values.c what stands under them, calls.c keeps what was sent until its
+ * reply was read, warm.c is the contract.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
 #define HOLDFAST_WARM_INTERNAL_H
@@ -27,6 +28,8 @@ void warm_key_seat(struct buf *out, struct slice org, struct slice event, struct
 void warm_key_seat_holds(struct buf *out, struct slice org, struct slice event);
 void warm_key_hold_meta(struct buf *out, struct slice org, struct slice event,
                         const struct uuid *hold_id);
+/* The seat_holds of the event that a seat's key is of. */
+void warm_key_seat_holds_beside(struct buf *out, struct slice seat_key);
 
 /* --- values.c ------------------------------------------------------------- */
 
@@ -39,10 +42,18 @@ void warm_member(struct buf *out, const struct warm_hold *hold);
 /* Milliseconds that the hold's keys live, at least 1. */
 int64_t warm_keep_ms(const struct warm_hold *hold);
 
+/*
+ * True when `value` may stand where it replaced `old`: nothing newer of the same hold is lost, and
+ * no other hold was there.
+ */
+bool warm_value_replaces(struct slice value, struct slice old);
+
 /* A command in Redis' protocol, binary-safe: begin with the number of words, then add each. */
 void warm_command(struct buf *out, int words, const char *name);
 void warm_word(struct buf *out, struct slice word);
 void warm_word_int(struct buf *out, int64_t number);
+/* Word `index` of a command that was written by these. */
+struct slice warm_word_at(struct slice command, int index);
 
 /* --- address.c -------------------------------------------------------------- */
 
@@ -108,26 +119,44 @@ void warm_link_worked(struct warm_link *link);
 bool warm_reply_is_error(const redisReply *reply, const char *code);
 bool warm_link_load_scripts(struct warm_link *link);
 
-/* --- warm.c --------------------------------------------------------------------- */
+/* --- calls.c -------------------------------------------------------------------- */
 
-#define WARM_CALLS_MAX 256
+#define WARM_CALLS_MAX 1024
 
-/* A script call whose reply is due. */
+enum warm_call_kind {
+    WARM_CALL_SCRIPT,  /* EVALSHA: sent again when Redis has forgotten the script */
+    WARM_CALL_SET,     /* SET <seat key> <value> PX <ms> GET: the old value is looked at */
+    WARM_CALL_MEMBERS, /* ZADD <seat_holds> ... */
+    WARM_CALL_PLAIN    /* any other: its reply tells nothing more */
+};
+
+/* A command whose reply is due. */
 struct warm_call {
-    size_t at; /* in warm->sent */
-    size_t len;
+    enum warm_call_kind kind;
+    size_t              at; /* of its text in the buffer beside it */
+    size_t              len;
+};
+
+struct warm_calls {
+    struct buf       text;
+    int              count;
+    struct warm_call call[WARM_CALLS_MAX];
 };
 
 struct warm {
     bool             on; /* fixed after warm_new */
     struct warm_link link;
 
-    struct buf       sent; /* the commands of the calls that are due */
-    struct warm_call calls[WARM_CALLS_MAX];
-    int              calls_due;
+    struct warm_calls due;
+    struct warm_calls again; /* used while `due` is being read */
 
     struct buf command; /* scratch, its memory is kept */
-    struct buf text;
+    struct buf word;
 };
+
+/* Sends the command that stands in warm->command and keeps it. False: failed, and nothing is due any more. */
+bool warm_call(struct warm *warm, enum warm_call_kind kind);
+/* Forgets what is due, when its connection is gone. */
+void warm_calls_forget(struct warm *warm);
 
 #endif
