@@ -112,7 +112,10 @@ const char *acceptor_address(const struct acceptor *acceptor);
 
 /* From now on every answer carries Connection: close; the node still accepts. Any thread. */
 void acceptor_drain_begin(struct acceptor *acceptor);
-/* Takes in what already waits in the accept queue, then closes the listeners; idle connections close. */
+/*
+ * Takes in what already waits in the accept queue, then closes the listeners; idle
+ * connections close. Returns once the listeners are closed. Any thread but a loop's.
+ */
 void acceptor_drain_close(struct acceptor *acceptor);
 /* Connections still open. */
 int64_t acceptor_connections(const struct acceptor *acceptor);

@@ -1,9 +1,9 @@
 /*
  * acceptor_internal.h - a loop, its connections, and what both share.
  *
- * acceptor.c   starts and stops loops; the public functions
- * loop.c       one thread: accepts, wakes for answers, ticks
- * connection.c one connection: reads, parses, queues, answers in order, ends
+ * acceptor.c     starts and stops loops; the public functions
+ * loop.c         one thread: accepts, wakes for answers, ticks
+ * connection.h   one connection: reads, parses, queues, answers in order, ends
  *
  * Threads:  everything of a loop belongs to its thread, but for `orders` and the
  *           outbox. Of the acceptor, only the atomics change after start.

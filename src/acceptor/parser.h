@@ -56,8 +56,8 @@ struct parser {
     struct head_scan scan;
     bool             blank_cr;
     struct slice     name, value; /* the header line in llhttp's hands */
-    uint32_t         seen;        /* headers that may come only once */
-    bool             chunked, has_length;
+    uint32_t         seen;        /* a bit for each header of request_head.c's table */
+    bool             has_host, has_length, chunked;
     struct slice     their_id;    /* X-Request-Id */
 
     /* the body */
@@ -80,6 +80,9 @@ void parser_begin(struct parser *parser, struct exchange *exchange);
 
 /* Returns how many bytes were taken; all of them when the event is MORE. Needs an exchange. */
 size_t parser_feed(struct parser *parser, const char *bytes, size_t len, enum parser_event *event);
+
+/* For the parser's own files: the first refusal stands. Returns -1, as llhttp's callbacks do. */
+int parser_refuse(struct parser *parser, enum hf_status status, const char *detail);
 
 /* Gives the exchange back before its request is complete, with what is known of it. */
 void parser_end(struct parser *parser);
