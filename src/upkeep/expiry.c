@@ -1,0 +1,162 @@
+/*
+ * expiry.c - from timers that fired to OP_EXPIRE, and what becomes of those that failed.
+ *
+ * An expiry owns itself: it is freed when the engine sends it. The timer of a hold is
+ * disarmed when it fires, so nothing is tried twice at the same time; what came early or
+ * met a lock or a store that is away is armed again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "holdfast/metrics.h"
+#include "upkeep_internal.h"
+
+#define RETRY_US (50 * TIME_US_PER_MS)
+
+struct expiry {
+    struct op      op; /* first: the engine gives it back */
+    struct upkeep *upkeep;
+    bool           has_timer; /* its seat's timer may be armed again */
+    struct slice   seat;
+    int64_t        lines;     /* of the reaper: how many it found; else 0 */
+};
+
+/* --- one expiry ----------------------------------------------------------------- */
+
+static void
+expiry_finish(struct op *op)
+{
+    (void)op; /* nobody waits for a text */
+}
+
+/* Early (the end moved): at its end; locked or no store: soon. Other outcomes are final. */
+static void
+arm_again(const struct expiry *expiry)
+{
+    const struct op *op = &expiry->op;
+    struct hot_table *hot = expiry->upkeep->node->hot;
+    struct seat_key key = { op->org, op->event, expiry->seat };
+    struct db_time now;
+    int64_t error_us;
+
+    if (op->status != HF_SEAT_CONTENDED && status_http(op->status) != 503)
+        return;
+    if (op->hold != NULL && op->hold->status == HOLD_ACTIVE)
+        hot_table_rearm(hot, &key, &op->hold_id, op->hold->held_until);
+    else if (db_clock_read(expiry->upkeep->node->clock, mono_now(), &now, &error_us))
+        hot_table_rearm(hot, &key, &op->hold_id, (struct db_time){ now.us + RETRY_US });
+}
+
+static void
+expiry_send(struct op *op)
+{
+    struct expiry *expiry = (struct expiry *)op;
+    struct upkeep *upkeep = expiry->upkeep;
+
+    if (expiry->has_timer)
+        arm_again(expiry);
+    if (expiry->lines > 0 && op->status == HF_OK && !op->same)
+        metric_add(METRIC_SEATS_REAPED_TOTAL, (uint64_t)expiry->lines);
+    arena_fini(&op->arena);
+    free(expiry);
+    atomic_fetch_sub(&upkeep->expiring, 1);
+}
+
+static bool
+copy_names(struct expiry *expiry, struct slice org, struct slice event, const struct slice *seat)
+{
+    struct op *op = &expiry->op;
+
+    op->org = arena_copy(&op->arena, org);
+    op->event = arena_copy(&op->arena, event);
+    if (seat != NULL)
+        expiry->seat = arena_copy(&op->arena, *seat);
+    return op->org.ptr != NULL && op->event.ptr != NULL && (seat == NULL || expiry->seat.ptr != NULL);
+}
+
+void
+expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
+              const struct uuid *hold_id, const struct slice *seat, int64_t lines)
+{
+    struct expiry *expiry = calloc(1, sizeof(*expiry));
+    if (expiry == NULL)
+        return; /* the reaper finds it again */
+    if (!copy_names(expiry, org, event, seat)) {
+        arena_fini(&expiry->op.arena);
+        free(expiry);
+        return;
+    }
+    expiry->upkeep = upkeep;
+    expiry->has_timer = seat != NULL;
+    expiry->lines = lines;
+    expiry->op.kind = OP_EXPIRE;
+    expiry->op.hold_id = *hold_id;
+    expiry->op.privileged = true;
+    expiry->op.reason = "ttl_expired";
+    expiry->op.received = mono_now();
+    expiry->op.deadline.us = expiry->op.received.us + upkeep->node->config->request_timeout;
+    expiry->op.finish = expiry_finish;
+    expiry->op.send = expiry_send;
+    atomic_fetch_add(&upkeep->expiring, 1);
+    engine_submit(upkeep->node->engine, &expiry->op);
+}
+
+/* --- a turn of the wheels ---------------------------------------------------------- */
+
+#define SLOTS (2 * DUE_AT_ONCE) /* a power of two, at most half full */
+
+/* The last bytes of a UUIDv7 are random. */
+static unsigned
+slot_of(const struct uuid *hold_id)
+{
+    unsigned random;
+
+    memcpy(&random, hold_id->bytes + 12, sizeof(random));
+    return random % SLOTS;
+}
+
+void
+expiry_first_of_hold(const struct hot_due *due, int count, bool *first)
+{
+    int slots[SLOTS]; /* index into due, or -1 */
+
+    hf_assert(count <= DUE_AT_ONCE);
+    memset(slots, 0xFF, sizeof(slots));
+    for (int i = 0; i < count; i++) {
+        unsigned slot = slot_of(&due[i].hold_id);
+        while (slots[slot] >= 0 && !uuid_equal(&due[slots[slot]].hold_id, &due[i].hold_id))
+            slot = (slot + 1) % SLOTS;
+        first[i] = slots[slot] < 0;
+        if (first[i])
+            slots[slot] = i;
+    }
+}
+
+static void
+submit_due(struct upkeep *upkeep, int count)
+{
+    bool first[DUE_AT_ONCE];
+
+    expiry_first_of_hold(upkeep->due, count, first);
+    for (int i = 0; i < count; i++) {
+        const struct hot_due *due = &upkeep->due[i];
+        struct slice seat = slice_of(due->seat);
+        if (first[i])
+            expiry_submit(upkeep, slice_of(due->org), slice_of(due->event), &due->hold_id, &seat, 0);
+    }
+}
+
+void
+expiry_tick(struct upkeep *upkeep)
+{
+    struct db_time now;
+    int64_t error_us;
+    int count;
+
+    if (!db_clock_read(upkeep->node->clock, mono_now(), &now, &error_us))
+        return;
+    do {
+        count = hot_table_tick(upkeep->node->hot, now, upkeep->due, DUE_AT_ONCE);
+        submit_due(upkeep, count);
+    } while (count == DUE_AT_ONCE);
+}

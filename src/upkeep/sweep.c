@@ -1,0 +1,107 @@
+/*
+ * sweep.c - what is left behind: holds of dead nodes, ids of old transactions, old answers.
+ *
+ * Every node sweeps, so that the work of a dead one is done by whoever comes first; each
+ * hold is expired under its own lock, so two sweepers do no harm.
+ */
+#include <string.h>
+
+#include "holdfast/log.h"
+#include "upkeep_internal.h"
+
+#define REAP_LINES      1000
+#define REAP_OVER_US    (500 * (int64_t)TIME_US_PER_MS) /* who has the timer is given that long */
+#define PURGE_ROWS      5000
+#define BATCHES_KEEP_US (3600 * (int64_t)TIME_US_PER_S) /* far longer than an outcome can be lost */
+
+static struct mono_time
+statement_deadline(void)
+{
+    return (struct mono_time){ mono_now().us + UPKEEP_STATEMENT_US };
+}
+
+/* NULL: it failed; another sweep comes. */
+static struct pg_result *
+run(struct upkeep *upkeep, enum pg_statement statement, const struct pg_params *params)
+{
+    struct pg_result *rows = NULL;
+
+    if (!pg_ready(upkeep->pg))
+        return NULL;
+    enum pg_outcome outcome = pg_run(upkeep->pg, statement, params, statement_deadline(), &rows);
+    if (outcome != PG_DONE)
+        LOG_EVENT(LOG_DEBUG, "sweep_failed", log_text("error", pg_last_error(upkeep->pg)));
+    return outcome == PG_DONE ? rows : NULL;
+}
+
+/* Columns of reap_holds. */
+enum { ORG, EVENT, HOLD, LINES };
+
+bool
+sweep_holds(struct upkeep *upkeep)
+{
+    struct pg_params params;
+    int64_t lines = 0;
+
+    pg_params_init(&params);
+    pg_param_int8(&params, REAP_OVER_US);
+    pg_param_int4(&params, REAP_LINES);
+    struct pg_result *rows = run(upkeep, STATEMENT_REAP_HOLDS, &params);
+    if (rows == NULL)
+        return false;
+    for (int row = 0; row < pg_rows(rows); row++) {
+        struct uuid hold = pg_get_uuid(rows, row, HOLD);
+        lines += pg_get_int(rows, row, LINES);
+        expiry_submit(upkeep, pg_get_text(rows, row, ORG), pg_get_text(rows, row, EVENT), &hold, NULL,
+                      pg_get_int(rows, row, LINES));
+    }
+    pg_result_free(&rows);
+    return lines >= REAP_LINES;
+}
+
+static bool
+purged_all_it_may(struct pg_result *rows)
+{
+    bool full = rows != NULL && pg_get_int(rows, 0, 0) >= PURGE_ROWS;
+
+    pg_result_free(&rows);
+    return full;
+}
+
+struct uuid
+uuid_v7_floor(struct db_time time)
+{
+    struct uuid uuid = { { 0 } };
+    uint64_t ms = time.us <= 0 ? 0 : (uint64_t)(time.us / TIME_US_PER_MS);
+
+    for (int i = 5; i >= 0; i--, ms >>= 8)
+        uuid.bytes[i] = (uint8_t)ms;
+    return uuid;
+}
+
+bool
+sweep_batches(struct upkeep *upkeep)
+{
+    struct pg_params params;
+    struct db_time now;
+    int64_t error_us;
+
+    if (!db_clock_read(upkeep->node->clock, mono_now(), &now, &error_us))
+        return false;
+    struct uuid floor = uuid_v7_floor((struct db_time){ now.us - BATCHES_KEEP_US });
+    pg_params_init(&params);
+    pg_param_uuid(&params, &floor);
+    pg_param_int4(&params, PURGE_ROWS);
+    return purged_all_it_may(run(upkeep, STATEMENT_PURGE_BATCHES, &params));
+}
+
+bool
+sweep_keys(struct upkeep *upkeep)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_param_int8(&params, upkeep->node->config->idempotency_keep);
+    pg_param_int4(&params, PURGE_ROWS);
+    return purged_all_it_may(run(upkeep, STATEMENT_PURGE_IDEMPOTENCY_KEYS, &params));
+}

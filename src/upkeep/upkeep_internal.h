@@ -1,0 +1,74 @@
+/*
+ * upkeep_internal.h - what the files of the upkeep room share.
+ *
+ * upkeep.c      the thread: what is due when
+ * presence.c    this node in the table of living nodes, and whether it is alone there
+ * expiry.c      from timers that fired to OP_EXPIRE and back
+ * sweep.c       holds that nobody expired; batch ids and answers that are old
+ * warm_start.c  the hot table before the first request
+ */
+#ifndef HOLDFAST_UPKEEP_INTERNAL_H
+#define HOLDFAST_UPKEEP_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "holdfast/cold.h"
+#include "holdfast/engine.h"
+#include "holdfast/lock.h"
+#include "holdfast/upkeep.h"
+
+#define UPKEEP_STATEMENT_US (700 * TIME_US_PER_MS) /* none of ours may stall the wheels longer */
+#define DUE_AT_ONCE         1024
+
+struct upkeep {
+    struct node *node;
+    struct pg   *pg;
+    pthread_t    thread;
+
+    struct lock    lock; /* rank NODES */
+    pthread_cond_t wake;
+    bool           stopping; /* guarded by lock */
+
+    /* the thread's own */
+    int64_t          incarnation;
+    int64_t          newest;     /* the last incarnation of any node that we know of */
+    bool             alone;
+    struct mono_time alive_at;   /* when a read of the table last began that succeeded */
+    struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, replan_due;
+    struct hot_due  *due;        /* room for DUE_AT_ONCE */
+
+    /* atomic, any thread */
+    _Atomic int64_t expiring;    /* expiries that were handed out and have not come back */
+};
+
+/* --- presence.c -------------------------------------------------------------- */
+
+/* Enters the table. False: error says why. */
+HF_MUST_CHECK bool presence_join(struct upkeep *upkeep, char *error, size_t error_bytes);
+/* Says that this node lives, and learns who else does. */
+void presence_heartbeat(struct upkeep *upkeep);
+/* Alone only while the table was read at most 2 s ago. */
+void presence_check_age(struct upkeep *upkeep);
+void presence_leave(struct upkeep *upkeep);
+
+/* --- expiry.c ------------------------------------------------------------------ */
+
+/* Turns the wheels; each hold that is due becomes one OP_EXPIRE. */
+void expiry_tick(struct upkeep *upkeep);
+/* Hands one hold to the engine. seat: whose timer to arm again if need be; NULL: nobody's (the reaper's). */
+void expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
+                   const struct uuid *hold_id, const struct slice *seat, int64_t lines);
+/* Which of due[0..count) is the first of its hold; the others are marked false. */
+void expiry_first_of_hold(const struct hot_due *due, int count, bool *first);
+
+/* --- sweep.c --------------------------------------------------------------------- */
+
+/* Each returns true when there is more to do at once. */
+bool sweep_holds(struct upkeep *upkeep);
+bool sweep_batches(struct upkeep *upkeep);
+bool sweep_keys(struct upkeep *upkeep);
+/* The least UUIDv7 of a time. */
+struct uuid uuid_v7_floor(struct db_time time);
+
+#endif
