@@ -118,6 +118,7 @@ hand_over(struct conn *conn, struct mono_time now)
     if (!exchange->keep_alive)
         conn_end_input(conn, INPUT_LAST);
     handler->handle(handler->context, &exchange->public);
+    loop_collect(conn->loop); /* an answer made at once counts before the next request is taken */
 }
 
 void

@@ -160,12 +160,18 @@ close_listener(struct loop *loop)
 /* --- orders, answers, deadlines ---------------------------------------------- */
 
 void
+loop_collect(struct loop *loop)
+{
+    struct exchange *exchange;
+    while ((exchange = outbox_take(&loop->outbox)) != NULL)
+        conn_answered(loop, exchange);
+}
+
+void
 loop_settle(struct loop *loop)
 {
     for (;;) {
-        struct exchange *exchange;
-        while ((exchange = outbox_take(&loop->outbox)) != NULL)
-            conn_answered(loop, exchange);
+        loop_collect(loop);
         struct conn *conn = conn_take_dirty(loop);
         if (conn == NULL)
             return;

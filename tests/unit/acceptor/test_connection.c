@@ -145,13 +145,17 @@ a_client_that_takes_no_answers_is_not_read(void **state)
     enum { BODY = 512 * 1024, REQUESTS = 60 };
     static char bytes[BODY];
     struct response response;
+    struct buf      requests = { 0 };
     (void)state;
     h.big = http_body_new(bytes, BODY);
     assert_non_null(h.big);
     harness_start(&h);
     struct client client = client_open_narrow(), other = client_open(&h);
     for (int i = 0; i < REQUESTS; i++)
-        client_get(&client, "/shared");
+        buf_append_text(&requests, "GET /shared HTTP/1.1\r\n" H "\r\n");
+    assert_false(requests.failed);
+    client_send_bytes(&client, requests.data, requests.len); /* at once: one read takes them all */
+    buf_fini(&requests);
     for (int i = 0; i < 5; i++) {
         client_get(&other, "/other");
         client_expect(&other, 200, "/other");
