@@ -149,8 +149,8 @@ class Client:
             body["seat_ids"] = list(seats)
         return self.post("/api/holds", body, headers=headers)
 
-    def hold_one(self, event, seat_id, cart="cart-1", **more):
-        return self.post(f"/api/events/{event}/seats/{seat_id}/hold", {"cart_token": cart} | more)
+    def hold_one(self, event, seat_id, cart="cart-1", headers=None, **more):
+        return self.post(f"/api/events/{event}/seats/{seat_id}/hold", {"cart_token": cart} | more, headers=headers)
 
     def held(self, event, *seats, **more):
         """A hold that must succeed, as the parsed body."""

@@ -11,11 +11,16 @@ def base64url(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def sign(header, claims, secret):
+def signed_part(header, claims):
+    """What a signature is made over."""
+    return ".".join(base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
+
+
+def sign(header, claims, secret, digest=hashlib.sha256):
     """A token with exactly this header and these claims, signed HS256 whatever the header says."""
-    signed = ".".join(base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
-    digest = hmac.new(secret.encode(), signed.encode(), hashlib.sha256).digest()
-    return f"{signed}.{base64url(digest)}"
+    secret = secret.encode() if isinstance(secret, str) else secret
+    signed = signed_part(header, claims)
+    return f"{signed}.{base64url(hmac.new(secret, signed.encode(), digest).digest())}"
 
 
 def mint(secret, org, user, role="user", ttl=3600, kid=None, **claims):
