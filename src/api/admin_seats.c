@@ -86,9 +86,13 @@ read_seats(struct admin_seats *admin, const cJSON *list)
     }
     cJSON_ArrayForEach(item, list)
     {
-        struct slice seat = cJSON_IsString(item) ? slice_of(item->valuestring) : SLICE_EMPTY;
+        if (!cJSON_IsString(item)) {
+            respond_field_error(call, "seat_ids", "has something that is no text");
+            return false;
+        }
+        struct slice seat = slice_of(item->valuestring);
         if (!id_is_valid(seat)) {
-            respond_field_error(call, "seat_ids", "has something that is no seat's id");
+            respond_bad_id(call, "seat_ids");
             return false;
         }
         admin->seats[admin->seat_count++] = seat;
@@ -117,8 +121,10 @@ read_body(struct admin_seats *admin)
     const cJSON *reason = cJSON_GetObjectItemCaseSensitive(json, "reason");
     if (event == NULL)
         field_errors_missing(&call->arena, &errors, SLICE_LITERAL("event_id"));
-    else if (!cJSON_IsString(event) || !id_is_valid(slice_of(event->valuestring)))
-        field_errors_add(&call->arena, &errors, SLICE_LITERAL("event_id"), "is not an id");
+    else if (!cJSON_IsString(event))
+        field_errors_add(&call->arena, &errors, SLICE_LITERAL("event_id"), "is not a text");
+    else if (!id_is_valid(slice_of(event->valuestring)))
+        field_errors_bad_id(&call->arena, &errors, SLICE_LITERAL("event_id"));
     if (seats == NULL)
         field_errors_missing(&call->arena, &errors, SLICE_LITERAL("seat_ids"));
     bool has_reason = reason != NULL && !cJSON_IsNull(reason);

@@ -78,6 +78,15 @@ wrong(struct reader *r, const char *name, const char *reason)
 }
 
 static void
+bad_id(struct reader *r, const char *name)
+{
+    char path[96];
+
+    field_errors_bad_id(&r->put->call->arena, &r->put->errors,
+                        path_of(path, sizeof(path), r->list, r->index, name));
+}
+
+static void
 missing(struct reader *r, const char *name)
 {
     char path[96];
@@ -141,9 +150,13 @@ needed_id(struct reader *r, const char *name)
         missing(r, name);
         return SLICE_EMPTY;
     }
-    struct slice text = cJSON_IsString(item) ? slice_of(item->valuestring) : SLICE_EMPTY;
+    if (!cJSON_IsString(item)) {
+        wrong(r, name, "is not a text");
+        return SLICE_EMPTY;
+    }
+    struct slice text = slice_of(item->valuestring);
     if (!id_is_valid(text))
-        wrong(r, name, "is not 1-64 characters of [A-Za-z0-9._-]");
+        bad_id(r, name);
     return text;
 }
 

@@ -117,7 +117,7 @@ read_event(struct api_call *call, struct list_request *list)
     }
     if (id_is_valid(list->event))
         return true;
-    respond_field_error(call, "event_id", "is not 1-64 characters of [A-Za-z0-9._-]");
+    respond_bad_id(call, "event_id");
     return false;
 }
 
@@ -130,7 +130,7 @@ read_user(struct api_call *call, struct list_request *list)
     if (!call_query(call, "user_id", &named) || slice_equal(named, list->user))
         return true;
     if (!id_is_valid(named)) {
-        respond_field_error(call, "user_id", "is not 1-64 characters of [A-Za-z0-9._-]");
+        respond_bad_id(call, "user_id");
         return false;
     }
     if (!call_is_privileged(call)) {

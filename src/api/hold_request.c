@@ -27,14 +27,31 @@ wrong(struct reader *reader, const char *field, const char *reason)
     field_errors_add(reader->arena, &reader->errors, slice_of(field), reason);
 }
 
+/* "seat_ids[3]" */
+struct element_name {
+    char text[FIELD_NAME_BYTES];
+};
+
+static struct element_name
+name_element(const char *list, int index, const char *member)
+{
+    struct element_name name;
+
+    snprintf(name.text, sizeof(name.text), "%s[%d]%s", list, index, member);
+    return name;
+}
+
 static void
 wrong_element(struct reader *reader, const char *list, int index, const char *member,
               const char *reason)
 {
-    char field[FIELD_NAME_BYTES];
+    wrong(reader, name_element(list, index, member).text, reason);
+}
 
-    snprintf(field, sizeof(field), "%s[%d]%s", list, index, member);
-    wrong(reader, field, reason);
+static void
+bad_id(struct reader *reader, const char *field)
+{
+    field_errors_bad_id(reader->arena, &reader->errors, slice_of(field));
 }
 
 /* A reason with numbers in it lives in the arena, as the errors do. */
@@ -52,8 +69,6 @@ reason_with(struct reader *reader, const char *format, long long a, long long b)
 }
 
 /* --- texts -------------------------------------------------------------------- */
-
-static const char id_reason[] = "is not 1-64 characters of [A-Za-z0-9._-]";
 
 /* The text of a string value; anything else is wrong. */
 static bool
@@ -120,7 +135,7 @@ read_id(struct reader *reader, const struct field_spec *spec, struct json_value 
     if (id_is_valid(text))
         *out = text;
     else
-        wrong(reader, spec->name, id_reason);
+        bad_id(reader, spec->name);
 }
 
 static void
@@ -253,7 +268,7 @@ read_seat_id(struct reader *reader, const char *list, int index, struct json_val
     }
     if (id_is_valid(*id))
         return true;
-    wrong_element(reader, list, index, "", id_reason);
+    bad_id(reader, name_element(list, index, "").text);
     return false;
 }
 
@@ -323,6 +338,7 @@ read_area(struct reader *reader, const struct field_spec *spec, int index, struc
     struct json_cursor cursor = json_cursor_open(value);
     struct json_value name, member;
     struct slice word;
+    bool is_named = false;
     int64_t quantity = -1;
 
     if (value.kind != JSON_OBJECT) {
@@ -334,16 +350,20 @@ read_area(struct reader *reader, const struct field_spec *spec, int index, struc
             reader->no_memory = true;
             return;
         }
-        if (slice_is(word, "area_id") && member.kind == JSON_STRING &&
-            !json_value_text(reader->arena, member, &area->id)) {
-            reader->no_memory = true;
-            return;
+        if (slice_is(word, "area_id") && member.kind == JSON_STRING) {
+            is_named = true;
+            if (!json_value_text(reader->arena, member, &area->id)) {
+                reader->no_memory = true;
+                return;
+            }
         }
         if (slice_is(word, "quantity") && !json_value_int(member, spec->min, spec->max, &quantity))
             quantity = -1;
     }
-    if (area->id.len == 0 || !id_is_valid(area->id))
-        wrong_element(reader, spec->name, index, ".area_id", id_reason);
+    if (!is_named)
+        wrong_element(reader, spec->name, index, ".area_id", "is not a text");
+    else if (!id_is_valid(area->id))
+        bad_id(reader, name_element(spec->name, index, ".area_id").text);
     if (quantity < 0)
         wrong_element(reader, spec->name, index, ".quantity",
                       reason_with(reader, "is not a whole number from %lld to %lld", spec->min,

@@ -194,6 +194,21 @@ field_errors_missing(struct arena *arena, struct field_errors *errors, struct sl
 }
 
 void
+field_errors_bad_id(struct arena *arena, struct field_errors *errors, struct slice field)
+{
+    field_errors_add(arena, errors, field, "is not 1-64 characters of [A-Za-z0-9._-]");
+    errors->bad_ids++;
+}
+
+static enum hf_status
+status_of_errors(const struct field_errors *errors)
+{
+    if (errors->missing == errors->count)
+        return HF_MISSING_FIELD;
+    return errors->bad_ids == errors->count ? HF_INVALID_ID : HF_INVALID_FIELD;
+}
+
+void
 respond_field_errors(struct api_call *call, const struct field_errors *errors)
 {
     struct problem problem = { 0 };
@@ -203,8 +218,7 @@ respond_field_errors(struct api_call *call, const struct field_errors *errors)
     problem.error_count = errors->count < FIELD_ERRORS_MAX ? errors->count : FIELD_ERRORS_MAX;
     if (errors->items == NULL)
         problem.error_count = 0; /* no memory to remember which */
-    respond_problem(call, errors->missing == errors->count ? HF_MISSING_FIELD : HF_INVALID_FIELD,
-                    &problem);
+    respond_problem(call, status_of_errors(errors), &problem);
 }
 
 void
@@ -213,4 +227,13 @@ respond_field_error(struct api_call *call, const char *field, const char *reason
     struct field_error error = { slice_of(field), reason, 0 };
 
     respond_problem(call, HF_INVALID_FIELD, &(struct problem){ .errors = &error, .error_count = 1 });
+}
+
+void
+respond_bad_id(struct api_call *call, const char *field)
+{
+    struct field_errors errors = { 0 };
+
+    field_errors_bad_id(&call->arena, &errors, slice_of(field));
+    respond_field_errors(call, &errors);
 }

@@ -60,6 +60,7 @@ struct field_error {
 struct field_errors {
     int                 count;
     int                 missing; /* how many of them are of missing fields */
+    int                 bad_ids; /* and how many of texts that can't be an identifier */
     struct field_error *items;
 };
 
@@ -70,6 +71,8 @@ void field_errors_add_line(struct arena *arena, struct field_errors *errors, int
                            struct slice field, const char *reason);
 /* "is missing" */
 void field_errors_missing(struct arena *arena, struct field_errors *errors, struct slice field);
+/* "is not 1-64 characters of ..." */
+void field_errors_bad_id(struct arena *arena, struct field_errors *errors, struct slice field);
 
 /* A seat or an area that was refused, and why. */
 struct seat_error {
@@ -94,10 +97,12 @@ struct problem {
 void respond_problem(struct api_call *call, enum hf_status status, const struct problem *problem);
 /* The same with just a sentence (NULL: the status's own). */
 void respond_refusal(struct api_call *call, enum hf_status status, const char *detail);
-/* missing_field if only fields are missing, else invalid_field; errors->count must not be 0. */
+/* missing_field or invalid_id if all errors are of that kind, else invalid_field; errors->count must not be 0. */
 void respond_field_errors(struct api_call *call, const struct field_errors *errors);
 /* One wrong field. */
 void respond_field_error(struct api_call *call, const char *field, const char *reason);
+/* One text that should be an identifier and can't be. */
+void respond_bad_id(struct api_call *call, const char *field);
 
 struct json_error;
 /* 400 malformed_json with the place. */
