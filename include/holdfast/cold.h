@@ -151,6 +151,7 @@ pg_run_text(struct pg *pg, const char *sql, int count, const char *const *values
  * tag of COMMIT read COMMIT, and no warning came with it.
  * pg_tx_next returns NULL once the transaction has failed; pg_tx_end tells how.
  * pg_tx_rollback instead of pg_tx_commit ends it without effect.
+ * A batch id is for one try: a repeat draws a new one (a settled id can't commit any more).
  */
 void pg_tx_begin(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline);
 void pg_tx_send(struct pg *pg, enum pg_statement statement, const struct pg_params *params);

@@ -72,7 +72,6 @@ struct pg {
 
     PGconn          *conn;        /* NULL: not connected */
     unsigned         generation;  /* of the identity, when this session was opened */
-    bool             has_standby; /* COMMIT waits for one: see tx.c on statement_timeout */
     struct mono_time clock_at;    /* when the clock was last observed */
     struct mono_time try_at;      /* not before this */
     int64_t          backoff_us;

@@ -205,21 +205,16 @@ prepare_statements(struct pg *pg, struct mono_time deadline)
 
 /* --- clock ---------------------------------------------------------------------- */
 
-/* The setting that may change under a living session comes along (tx.c says why it is asked for). */
-static const char clock_sql[] =
-    "SELECT clock_timestamp(), current_setting('synchronous_standby_names') <> ''";
-
 bool
 pg_session_observe_clock(struct pg *pg, struct mono_time deadline)
 {
     for (int i = 0; i < CLOCK_ROUND_TRIPS; i++) {
         struct pg_result *result = NULL;
         struct mono_time  sent = mono_now();
-        if (pg_run_text(pg, clock_sql, 0, NULL, deadline, &result) != PG_DONE) {
+        if (pg_run_text(pg, "SELECT clock_timestamp()", 0, NULL, deadline, &result) != PG_DONE) {
             return false;
         }
         db_clock_observe(pg->clock, sent, mono_now(), pg_get_time(result, 0, 0));
-        pg->has_standby = pg_get_bool(result, 0, 1);
         pg_result_free(&result);
     }
     pg->clock_at = mono_now();

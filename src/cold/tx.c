@@ -3,7 +3,7 @@
  *
  * The commands of a transaction and their answers, in order:
  *
- *   BEGIN | insert_batch | the caller's statements ... | [SET LOCAL] | COMMIT | Sync
+ *   BEGIN | insert_batch | the caller's statements ... | COMMIT | Sync
  *
  * One failure counts, the first. After it the server skips what follows up to the Sync, the COMMIT
  * too, and the transaction stays open in its failed state: pg_tx_end rolls it back.
@@ -12,11 +12,9 @@
  * have committed (PG_UNAVAILABLE). After, nobody here knows (PG_UNKNOWN); the bytes may have left
  * at any moment from then on. An error that was received says for certain that it did not commit.
  *
- * statement_timeout: Postgres stops its timer after each statement and starts it anew for COMMIT.
- * In there it can strike in deferred triggers (an error: nothing is committed) and in the wait for
- * a synchronous standby: that one ends with a warning and the tag COMMIT, visible to all and not
- * replicated. So it is off for COMMIT where the server has standbys; elsewhere that would only
- * cost a statement per batch. The warning is watched for all the same.
+ * statement_timeout needs no care: Postgres stops its timer before it commits (finish_xact_command
+ * in its postgres.c; a test holds that). What can cut COMMIT's wait for a synchronous standby short
+ * is somebody's pg_cancel_backend: then COMMIT has its tag, but a warning came with it.
  */
 #include "cold_internal.h"
 
@@ -186,9 +184,6 @@ pg_tx_commit(struct pg *pg)
         tx_lost(pg);
     }
     pg->tx.statements_end = pg->tx.queued;
-    if (tx_usable(pg) && pg->has_standby) {
-        queue_text(pg, "SET LOCAL statement_timeout = 0", 0, NULL);
-    }
     if (tx_usable(pg)) {
         pg->tx.commit_at = pg->tx.queued;
         pg->tx.commit_sent = true;

@@ -285,6 +285,27 @@ a_warning_during_commit_makes_the_outcome_unknown(void **state)
 }
 
 static void
+statement_timeout_does_not_strike_in_commit(void **state)
+{
+    (void)state;
+    LIVE_OR_SKIP();
+    live_exec(live.admin,
+              "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS "
+              "$$ BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END $$;"
+              "DROP TRIGGER t ON deferred;"
+              "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED "
+              "FOR EACH ROW EXECUTE FUNCTION nap()");
+    struct pg  *pg = live_connect();
+    struct uuid id = uuid_v7_new();
+    pg_tx_begin(pg, &id, live_deadline());
+    pg_tx_send_text(pg, "INSERT INTO deferred VALUES (1)", 0, NULL);
+    pg_tx_send_text(pg, "SELECT set_config('statement_timeout', '50ms', true)", 0, NULL);
+    pg_tx_commit(pg);
+    assert_int_equal(pg_tx_end(pg), PG_DONE);
+    pg_free(&pg);
+}
+
+static void
 a_warning_of_an_early_statement_is_none_of_the_commit(void **state)
 {
     (void)state;
@@ -482,6 +503,7 @@ main(void)
         cmocka_unit_test(a_failure_after_a_flush_is_rolled_back_too),
         cmocka_unit_test(a_deferred_trigger_that_fails_at_commit_is_an_error_of_data),
         cmocka_unit_test(a_warning_during_commit_makes_the_outcome_unknown),
+        cmocka_unit_test(statement_timeout_does_not_strike_in_commit),
         cmocka_unit_test(a_warning_of_an_early_statement_is_none_of_the_commit),
         cmocka_unit_test(a_batch_id_that_was_used_is_no_requests_fault),
         cmocka_unit_test(a_connection_lost_before_commit_means_nothing_was_changed),
