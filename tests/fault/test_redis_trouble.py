@@ -1,0 +1,54 @@
+"""Redis is optional at every moment: absent, hung, restarted or wiped, the server stays correct."""
+
+import pytest
+
+from support.client import Client
+from support.waiting import at_once, wait_until
+
+
+@pytest.fixture
+def on_own_redis(start_node, own_redis, admin, event):
+    """(a user at a node that has a Redis of its own, that Redis)"""
+    node = start_node(redis_url=own_redis.url())
+    return Client(node, admin.org, "user-own"), own_redis
+
+
+def test_holds_go_on_without_any_redis(start_node, client, event, check_audit):
+    node = start_node(redis_url="")
+    lone = client.at(node)
+    hold = lone.held(event, "A-1")
+    lone.extend(hold["hold_id"]).expect(200)
+    lone.confirm(hold["hold_id"]).expect(200)
+    check_audit(event)
+
+
+def test_holds_go_on_when_redis_dies_and_when_it_comes_back(on_own_redis, event, check_audit):
+    user, redis = on_own_redis
+    user.held(event, "A-1")
+    redis.kill()
+    user.held(event, "A-2", cart="cart-2")
+    user.as_user().hold_one(event, "A-1").expect(409, "seat_taken")
+    redis.start()
+    user.held(event, "A-3", cart="cart-3")
+    wait_until(lambda: user.node.metrics()['holdfast_pool_up{pool="redis"}'] == 1, timeout=60)
+    user.held(event, "A-4", cart="cart-4")
+    check_audit(event)
+
+
+def test_holds_go_on_while_redis_hangs(on_own_redis, event, check_audit):
+    user, redis = on_own_redis
+    user.held(event, "A-1")
+    redis.pause()
+    users = [user.as_user() for _ in range(9)]
+    statuses = at_once(9, lambda index: users[index].hold_one(event, f"A-{index + 2}").status)
+    redis.resume()
+    assert statuses == [201] * 9
+    check_audit(event)
+
+
+def test_a_wiped_redis_sells_nothing_twice(client, other, event, redis, check_audit):
+    client.held(event, "A-1", "A-2")
+    redis.flushdb()
+    other.hold_one(event, "A-1").expect(409, "seat_taken")
+    other.hold_one(event, "A-2").expect(409, "seat_taken")
+    check_audit(event)
