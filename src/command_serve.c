@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -219,6 +220,20 @@ name_node(struct node *node)
                  dice.bytes[13], dice.bytes[14], dice.bytes[15]);
 }
 
+/* A connection is a descriptor: as many as the system lets us have. */
+static void
+raise_descriptor_limit(const struct config *config)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || (int64_t)limit.rlim_cur < config->connections_max)
+        LOG_EVENT(LOG_WARN, "few_descriptors", log_int("descriptors", (int64_t)limit.rlim_cur),
+                  log_int("connections_max", config->connections_max));
+}
+
 static bool
 start_base(struct server *server)
 {
@@ -228,6 +243,7 @@ start_base(struct server *server)
     name_node(node);
     log_level_parse(node->config->log_level, &level);
     log_init(level, node->id);
+    raise_descriptor_limit(node->config);
     node->clock = db_clock_new();
     node->identity = pg_identity_new();
     if (node->clock == NULL || node->identity == NULL)

@@ -112,7 +112,8 @@ enum hot_answer {
  * of held_until memory does not refuse. may_refuse: false for a request that has
  * to be judged by Postgres whatever memory knows (an Idempotency-Key). A seat
  * held by the same user is claimed, not refused: Postgres tells which hold.
- * waiter: borrowed until it is handed back. view: filled on HOT_REFUSED.
+ * waiter: borrowed until it is handed back; NULL: don't park, HOT_PARKED then only says
+ * that another claim is pending. view: filled on HOT_REFUSED.
  */
 HF_MUST_CHECK enum hot_answer
 hot_table_claim(struct hot_table *table, const struct seat_key *seat, uint64_t user_hash,

@@ -163,20 +163,29 @@ order_claims(struct engine *engine, struct op *op)
 /*
  * Claims the seats that are not claimed yet. False: the op is parked (and may be somebody
  * else's by now) or was answered.
+ *
+ * An op with an Idempotency-Key is never parked: the claim that it meets may be its own twin's,
+ * which it waits for by its key (keys.c). It goes on without that claim and tries again while the
+ * seat's row is locked.
  */
 static bool
 claim_seats(struct engine *engine, struct op *op, struct waiter_list *waiters)
 {
     static const struct db_time no_time = { 0 };
+    bool                        keyed = op->keyed;
     while (op_takes_seats(op) && op->claim_next < op->seat_count) {
         struct op_seat  *seat = &op->seats[op->claim_order[op->claim_next]];
         struct seat_key  key = op_seat_key(op, seat);
         struct seat_view view;
         /* Memory was asked for all of them just before; from here on Postgres judges. */
         enum hot_answer answer = hot_table_claim(engine->node->hot, &key, op->user_hash, false, no_time,
-                                                 0, mono_now(), &op->waiter, &view);
-        if (answer == HOT_PARKED)
-            return false; /* and not to be touched any more */
+                                                 0, mono_now(), keyed ? NULL : &op->waiter, &view);
+        if (answer == HOT_PARKED) {
+            if (keyed)
+                return true;
+            metric_add(METRIC_PARKED_TOTAL, 1); /* the op itself is not to be touched any more */
+            return false;
+        }
         if (answer == HOT_CLAIMED) {
             seat->claimed = true;
             op->claim_next++;

@@ -207,7 +207,9 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
     } else {
         op->status = HF_INTERNAL;
     }
-    if (op->fate == FATE_LATER && op->locked_tries >= LOCKED_TRIES) {
+    /* With every claim in hand it was another node that locked the row: that is told after a few tries. */
+    bool claimed = op->kind != OP_HOLD || op->claim_next == op->seat_count;
+    if (op->fate == FATE_LATER && claimed && op->locked_tries >= LOCKED_TRIES) {
         op->fate = FATE_ANSWER;
         op->status = HF_SEAT_CONTENDED;
         op->retry_after_s = 1;

@@ -135,7 +135,7 @@ static enum hf_status
 early_status(const struct op *op, struct mono_time now)
 {
     if (op->deadline.us != 0 && now.us > op->deadline.us)
-        return op->kind != OP_HOLD && op->locked_tries > 0 ? HF_SEAT_CONTENDED : HF_OVERLOADED;
+        return op->locked_tries > 0 ? HF_SEAT_CONTENDED : HF_OVERLOADED;
     if (op->prepared > PREPARED_MAX)
         return HF_SEAT_CONTENDED; /* the policy changes faster than we can read it */
     if (op->kind != OP_HOLD)

@@ -318,7 +318,7 @@ hot_table_claim(struct hot_table *table, const struct seat_key *key, uint64_t us
     } else if (!seat->claimed) {
         claim_begin_locked(spot.shard, seat);
         answer = HOT_CLAIMED;
-    } else if (park_locked(table, seat, waiter)) {
+    } else if (waiter == NULL || park_locked(table, seat, waiter)) {
         answer = HOT_PARKED;
     }
     lock_drop(&spot.shard->lock);
