@@ -38,7 +38,7 @@ extern const int pg_migration_count;
 
 #define PG_ERROR_BYTES      512
 #define PG_SQLSTATE_BYTES   6
-#define PG_CONNECT_TIMEOUT_S 2  /* for each host and address; libpq takes no less */
+#define PG_CONNECT_TIMEOUT_S "2" /* for each host and address; libpq takes no less */
 #define PG_SESSION_US        (5 * INT64_C(1000000)) /* to set a session up and prepare it all */
 #define PG_BACKOFF_MIN_US    (50 * INT64_C(1000))
 #define PG_BACKOFF_MAX_US    (2000 * INT64_C(1000))
@@ -56,7 +56,7 @@ struct pg_tx {
     bool             warned;      /* a warning came while COMMIT was being answered */
     enum pg_outcome  failure;     /* the first one, when failed */
     struct mono_time deadline;
-    int              queued;      /* commands whose answers are due, in order: BEGIN, batch id, ... */
+    int              queued;      /* commands sent, in order: BEGIN, batch id, ... */
     int              answered;
     int              statements_end; /* when closed: where the caller's statements end */
     int              commit_at;      /* the place of COMMIT among them */
@@ -102,7 +102,7 @@ bool pg_sql_writes(const char *sql);
  */
 PGresult *pg_io_result(struct pg *pg, struct mono_time deadline);
 
-/* The answer to one command of the pipeline, with its terminating NULL read. NULL: connection closed. */
+/* The answer to one command, and the NULL behind it. NULL: the connection was closed. */
 PGresult *pg_io_answer(struct pg *pg, struct mono_time deadline);
 
 /*
@@ -126,12 +126,13 @@ void pg_note_error(struct pg *pg, const char *sqlstate, const char *text);
 /* True when the server ends the connection with this result, or libpq made it up itself. */
 bool pg_result_is_fatal(const PGresult *result);
 
-/* Logs pg->error unless the log was told the same last. `what` is a stable word; `statement` may be NULL. */
+/* Logs pg->error unless the log was told the same last. `what` is a stable word, `statement` may
+ * be NULL. */
 void pg_log_failure(struct pg *pg, const char *what, const char *statement);
 
 /* --- session.c, identity.c -------------------------------------------------- */
 
-/* Sets and checks the session, reads the identity, prepares, observes the clock. False: not usable. */
+/* Sets and checks the session, reads the identity, prepares, observes the clock. False: unusable. */
 bool pg_session_open(struct pg *pg);
 bool pg_session_observe_clock(struct pg *pg, struct mono_time deadline);
 

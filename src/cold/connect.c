@@ -72,20 +72,26 @@ pg_last_sqlstate(const struct pg *pg)
 PGconn *
 pg_connect_plain(const struct config *config, const char *application_name)
 {
-    char timeout[16];
-    snprintf(timeout, sizeof(timeout), "%d", PG_CONNECT_TIMEOUT_S);
-
     /* What stands before dbname (where libpq expands the URL) is a default that the URL may
      * override; what stands after it is not for the URL to say. */
-    const char *const names[] = { "application_name", "connect_timeout", "keepalives",
-                                  "keepalives_idle", "keepalives_interval", "keepalives_count",
-                                  "tcp_user_timeout", "target_session_attrs", "dbname",
-                                  "client_encoding", NULL };
-    const char *const values[] = { application_name, timeout, "1",
-                                   "5", "2", "3",
-                                   "5000", "read-write", config->database_url,
-                                   "UTF8", NULL };
-    _Static_assert(sizeof(names) == sizeof(values), "each name has its value");
+    const char *const parameters[][2] = {
+        { "application_name", application_name },
+        { "connect_timeout", PG_CONNECT_TIMEOUT_S },
+        { "keepalives_idle", "5" },
+        { "keepalives_interval", "2" },
+        { "keepalives_count", "3" },
+        { "tcp_user_timeout", "5000" },
+        { "target_session_attrs", "read-write" },
+        { "dbname", config->database_url },
+        { "client_encoding", "UTF8" },
+        { NULL, NULL },
+    };
+    const char *names[sizeof(parameters) / sizeof(parameters[0])];
+    const char *values[sizeof(parameters) / sizeof(parameters[0])];
+    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
+        names[i] = parameters[i][0];
+        values[i] = parameters[i][1];
+    }
     return PQconnectdbParams(names, values, 1);
 }
 
@@ -99,7 +105,7 @@ back_off(struct pg *pg)
     pg->backoff_us = us < PG_BACKOFF_MAX_US ? us : PG_BACKOFF_MAX_US;
 
     struct uuid dice = uuid_v7_new(); /* its last bytes are random */
-    int64_t     jitter = pg->backoff_us / 2 * dice.bytes[15] / 255;
+    int64_t jitter = pg->backoff_us / 2 * dice.bytes[15] / 255;
     pg->try_at.us = mono_now().us + pg->backoff_us / 2 + jitter;
 }
 
@@ -122,7 +128,7 @@ connect_failed(struct pg *pg)
 static void
 notice(void *context, const PGresult *result)
 {
-    struct pg  *pg = context;
+    struct pg *pg = context;
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     if (severity == NULL || strcmp(severity, "WARNING") != 0) {
         return;
@@ -153,7 +159,7 @@ open_connection(struct pg *pg)
     return true;
 }
 
-/* True: nothing speaks against this session. A server that went away has left word in the socket. */
+/* True: nothing speaks against this session. A server that went away left word in the socket. */
 static bool
 still_good(struct pg *pg)
 {

@@ -19,9 +19,9 @@ struct pg_identity {
 
     /* guarded by lock */
     struct lock lock; /* rank IDENTITY */
-    bool        known;
-    int64_t     system_identifier;
-    int64_t     timeline;
+    bool known;
+    int64_t system_identifier;
+    int64_t timeline;
 
     /* atomic, any thread */
     _Atomic unsigned generation;

@@ -63,7 +63,8 @@ pg_log_failure(struct pg *pg, const char *what, const char *statement)
     }
     snprintf(pg->logged, sizeof(pg->logged), "%s", pg->error);
     LOG_EVENT(LOG_ERROR, what, log_text("connection", pg->application_name),
-              log_text("statement", statement), log_text("sqlstate", pg->sqlstate), log_text("error", pg->error));
+              log_text("statement", statement), log_text("sqlstate", pg->sqlstate),
+              log_text("error", pg->error));
 }
 
 void
@@ -168,8 +169,9 @@ enum pg_outcome
 pg_io_sync(struct pg *pg, struct mono_time deadline)
 {
     enum pg_outcome outcome = PG_DONE;
-    PGresult       *result = pg_io_result(pg, deadline);
-    if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR && !pg_result_is_fatal(result)) {
+    PGresult *result = pg_io_result(pg, deadline);
+    if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR &&
+        !pg_result_is_fatal(result)) {
         outcome = pg_note_result(pg, result);
         PQclear(result);
         PQclear(pg_io_result(pg, deadline)); /* the NULL behind it */

@@ -15,7 +15,8 @@
 
 #include "holdfast/log.h"
 
-#define LOCK_KEY "7525352680829580148" /* "holdfast" as a number: whoever migrates it takes this */
+#define LOCK_KEY "7525352680829580148" /* "holdfast" as a number: whoever migrates it takes this   \
+                                        */
 
 static const char settings_sql[] =
     "SET synchronous_commit = on; SET lock_timeout = 0; SET statement_timeout = 0;"
@@ -27,8 +28,8 @@ static const char table_sql[] =
 
 struct migrate {
     PGconn *conn;
-    char   *error;
-    size_t  error_bytes;
+    char *error;
+    size_t error_bytes;
 };
 
 enum step { STEP_APPLIED, STEP_NOTHING_LEFT, STEP_FAILED };
@@ -45,9 +46,9 @@ fail(struct migrate *m, const char *what, const char *why)
 static bool
 run(struct migrate *m, const char *what, const char *sql)
 {
-    PGresult      *result = PQexec(m->conn, sql);
+    PGresult *result = PQexec(m->conn, sql);
     ExecStatusType status = PQresultStatus(result);
-    bool           done = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+    bool done = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
     if (!done) {
         fail(m, what, PQerrorMessage(m->conn));
     }
@@ -59,8 +60,8 @@ static bool
 commit(struct migrate *m)
 {
     PGresult *result = PQexec(m->conn, "COMMIT");
-    bool      done = PQresultStatus(result) == PGRES_COMMAND_OK &&
-                strcmp(PQcmdStatus(result), "COMMIT") == 0;
+    bool done =
+        PQresultStatus(result) == PGRES_COMMAND_OK && strcmp(PQcmdStatus(result), "COMMIT") == 0;
     if (!done) {
         fail(m, "COMMIT", PQerrorMessage(m->conn));
     }
@@ -73,8 +74,8 @@ static bool
 ensure_table(struct migrate *m)
 {
     PGresult *result = PQexec(m->conn, "SELECT to_regclass('schema_migrations') IS NULL");
-    bool      asked = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
-    bool      missing = asked && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
+    bool asked = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
+    bool missing = asked && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
     if (!asked) {
         fail(m, "schema_migrations", PQerrorMessage(m->conn));
     }
@@ -99,17 +100,19 @@ check_row(struct migrate *m, const PGresult *rows, int row, bool *applied)
 {
     const char *number = PQgetvalue(rows, row, 0);
     const char *name = PQgetvalue(rows, row, 1);
-    int         known = find_known(atoi(number));
-    char        what[128];
+    int known = find_known(atoi(number));
+    char what[128];
     snprintf(what, sizeof(what), "migration %s (%.80s)", number, name);
 
     if (known < 0) {
-        return fail(m, what, "is applied here but unknown to this binary, which is older than the "
-                             "database: run the newer one");
+        return fail(m, what,
+                    "is applied here but unknown to this binary, which is older than the "
+                    "database: run the newer one");
     }
     if (strcmp(PQgetvalue(rows, row, 2), pg_migrations[known].checksum) != 0) {
-        return fail(m, what, "was applied with another text than this binary has: a migration must "
-                             "not be edited; put the change into a new one");
+        return fail(m, what,
+                    "was applied with another text than this binary has: a migration must "
+                    "not be edited; put the change into a new one");
     }
     applied[known] = true;
     return true;
@@ -152,7 +155,8 @@ apply(struct migrate *m, const struct pg_migration *migration)
         return false;
     }
     PGresult *result = PQexecParams(
-        m->conn, "INSERT INTO schema_migrations (number, name, checksum) VALUES ($1::integer, $2, $3)", 3,
+        m->conn,
+        "INSERT INTO schema_migrations (number, name, checksum) VALUES ($1::integer, $2, $3)", 3,
         NULL, values, NULL, NULL, 0);
     bool done = PQresultStatus(result) == PGRES_COMMAND_OK;
     if (!done) {

@@ -16,8 +16,6 @@
 #define ARRAY_HEADER_EMPTY_BYTES 12
 #define JSONB_VERSION            1
 
-
-
 static uint32_t
 type_oid(enum pg_type type)
 {
@@ -132,7 +130,7 @@ pg_array_double(struct pg_array *array, double value)
 {
     hf_assert(array->type == PG_FLOAT8);
     uint64_t bits;
-    char     bytes[8];
+    char bytes[8];
     memcpy(&bits, &value, sizeof(bits));
     put64(bytes, bits);
     append_element(array, bytes, sizeof(bytes));
@@ -147,7 +145,7 @@ pg_array_text(struct pg_array *array, struct slice text)
         return;
     }
     size_t prefix = array->type == PG_JSONB ? 1 : 0;
-    char   head[5] = { 0, 0, 0, 0, JSONB_VERSION };
+    char head[5] = { 0, 0, 0, 0, JSONB_VERSION };
     put32(head, (uint32_t)(text.len + prefix));
     buf_append(&array->bytes, head, 4 + prefix);
     buf_append_slice(&array->bytes, text);
@@ -235,7 +233,8 @@ add_scalar(struct pg_params *params, const void *bytes, size_t len)
 void
 pg_param_array(struct pg_params *params, struct pg_array *array)
 {
-    if (array->bytes.failed || array->bytes.len < ARRAY_HEADER_BYTES || array->bytes.len > INT_MAX) {
+    if (array->bytes.failed || array->bytes.len < ARRAY_HEADER_BYTES ||
+        array->bytes.len > INT_MAX) {
         params->failed = true;
         return;
     }
@@ -285,7 +284,8 @@ pg_param_bool(struct pg_params *params, bool value)
 void
 pg_param_uuid(struct pg_params *params, const struct uuid *uuid)
 {
-    _Static_assert(sizeof(uuid->bytes) <= sizeof(params->scratch[0]), "a UUID fits the scratch room");
+    _Static_assert(sizeof(uuid->bytes) <= sizeof(params->scratch[0]),
+                   "a UUID fits the scratch room");
     add_scalar(params, uuid->bytes, sizeof(uuid->bytes));
 }
 

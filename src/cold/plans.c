@@ -17,14 +17,15 @@
 #define CHECK_US    (30 * INT64_C(1000000))
 #define GROWN_BYTES (8 * INT64_C(1024) * 1024)
 
-static const char *const growing[] = { "seats", "seat_holds", "audit_log", "batches", "idempotency_keys" };
+static const char *const growing[] = { "seats", "seat_holds", "audit_log", "batches",
+                                       "idempotency_keys" };
 #define GROWING_COUNT (int)(sizeof(growing) / sizeof(growing[0]))
 
 struct check {
-    struct pg       *pg;
-    struct buf      *report; /* may be NULL */
+    struct pg *pg;
+    struct buf *report; /* may be NULL */
     struct mono_time deadline;
-    bool             free_choice;
+    bool free_choice;
 };
 
 /* The growing table that `line` scans in the way of `scan` ("Seq Scan on "); NULL: none. */
@@ -51,8 +52,8 @@ has_grown(struct check *check, const char *table, bool *grown)
 {
     const char *const values[] = { table };
     struct pg_result *result = NULL;
-    if (pg_run_text(check->pg, "SELECT pg_relation_size($1::regclass)", 1, values, check->deadline, &result) !=
-        PG_DONE) {
+    if (pg_run_text(check->pg, "SELECT pg_relation_size($1::regclass)", 1, values, check->deadline,
+                    &result) != PG_DONE) {
         return false;
     }
     *grown = pg_get_int(result, 0, 0) >= GROWN_BYTES;
@@ -65,7 +66,8 @@ static const char *
 walked_table(const struct pg_result *plan, int row)
 {
     struct slice line = pg_get_text(plan, row, 0);
-    if (memmem(line.ptr, line.len, "Index", 5) == NULL || memmem(line.ptr, line.len, " using ", 7) == NULL) {
+    if (memmem(line.ptr, line.len, "Index", 5) == NULL ||
+        memmem(line.ptr, line.len, " using ", 7) == NULL) {
         return NULL;
     }
     if (row + 1 < pg_rows(plan)) {
@@ -107,13 +109,15 @@ report_line(struct check *check, const char *statement, struct slice line)
         line.ptr++;
         line.len--;
     }
-    LOG_EVENT(LOG_WARN, "postgres_bad_plan", log_text("statement", statement), log_slice("plan", line));
+    LOG_EVENT(LOG_WARN, "postgres_bad_plan", log_text("statement", statement),
+              log_slice("plan", line));
     if (check->report != NULL) {
         buf_printf(check->report, "%s: %.*s\n", statement, SLICE_ARG(line));
     }
 }
 
-/* "EXPLAIN (COSTS OFF) EXECUTE hold_seats(NULL, NULL)": the generic plan doesn't look at the values. */
+/* "EXPLAIN (COSTS OFF) EXECUTE hold_seats(NULL, NULL)": the generic plan doesn't look at the
+ * values. */
 static bool
 explain(struct check *check, const char *statement, int params, struct pg_result **plan)
 {
@@ -123,8 +127,8 @@ explain(struct check *check, const char *statement, int params, struct pg_result
         buf_append_text(&sql, i == 0 ? "(NULL" : ", NULL");
     }
     buf_append_text(&sql, params > 0 ? ")" : "");
-    bool done = !sql.failed &&
-                pg_run_text(check->pg, sql.data, 0, NULL, check->deadline, plan) == PG_DONE;
+    bool done =
+        !sql.failed && pg_run_text(check->pg, sql.data, 0, NULL, check->deadline, plan) == PG_DONE;
     buf_fini(&sql);
     return done;
 }
@@ -137,7 +141,8 @@ count_params(struct check *check, const char *statement)
         return -1;
     }
     PGresult *result = pg_io_answer(pg, check->deadline);
-    int       params = result != NULL && PQresultStatus(result) == PGRES_COMMAND_OK ? PQnparams(result) : -1;
+    int params =
+        result != NULL && PQresultStatus(result) == PGRES_COMMAND_OK ? PQnparams(result) : -1;
     PQclear(result);
     return pg->conn != NULL && pg_io_sync(pg, check->deadline) == PG_DONE ? params : -1;
 }
@@ -147,7 +152,7 @@ static int
 check_statement(struct check *check, const char *statement)
 {
     struct pg_result *plan = NULL;
-    int               params = count_params(check, statement);
+    int params = count_params(check, statement);
     if (params < 0 || !explain(check, statement, params, &plan)) {
         return -1;
     }
@@ -192,8 +197,8 @@ pg_check_plans(struct pg *pg, struct buf *report)
         return -1;
     }
     struct check check = { .pg = pg, .report = report, .deadline = { mono_now().us + CHECK_US } };
-    int          forced = look(&check, false);
-    int          chosen = forced < 0 ? -1 : look(&check, true);
+    int forced = look(&check, false);
+    int chosen = forced < 0 ? -1 : look(&check, true);
     if (chosen < 0) {
         pg_drop(pg); /* whatever was half set goes with the session */
         return -1;

@@ -21,12 +21,10 @@
 #define OID_UUID   2950
 #define OID_JSONB  3802
 
-
-
 struct value {
     const char *bytes; /* NULL for null */
-    size_t      len;
-    Oid         type;
+    size_t len;
+    Oid type;
 };
 
 static const PGresult *
@@ -137,13 +135,13 @@ pg_get_double(const struct pg_result *result, int row, int column)
     }
     if (value.type == OID_FLOAT4 && value.len == 4) {
         uint32_t bits = get32(value.bytes);
-        float    number;
+        float number;
         memcpy(&number, &bits, sizeof(number));
         return number;
     }
     if (value.type == OID_FLOAT8 && value.len == 8) {
         uint64_t bits = get64(value.bytes);
-        double   number;
+        double number;
         memcpy(&number, &bits, sizeof(number));
         return number;
     }
@@ -168,7 +166,7 @@ struct uuid
 pg_get_uuid(const struct pg_result *result, int row, int column)
 {
     struct value value = value_at(result, row, column);
-    struct uuid  uuid = { { 0 } };
+    struct uuid uuid = { { 0 } };
     if (value.bytes == NULL) {
         return uuid;
     }
@@ -226,7 +224,7 @@ pg_get_uuids(const struct pg_result *result, int row, int column, struct uuid *o
     if (value.bytes == NULL) {
         return 0;
     }
-    int    count = uuids_promised(value);
+    int count = uuids_promised(value);
     size_t at = 20;
     for (int i = 0; i < count; i++) {
         struct uuid uuid;

@@ -43,7 +43,7 @@ static enum pg_outcome
 finish(struct pg *pg, const char *name, const char *sql, struct mono_time deadline,
        struct pg_result **result_out)
 {
-    PGresult       *result = NULL;
+    PGresult *result = NULL;
     enum pg_outcome outcome = read_outcome(pg, sql, deadline, &result);
     if (outcome == PG_DONE && result_out != NULL) {
         *result_out = pg_result_of(result);
@@ -103,8 +103,7 @@ pg_run_text(struct pg *pg, const char *sql, int count, const char *const *values
     if (pg->conn == NULL) {
         return PG_UNAVAILABLE;
     }
-    bool queued =
-        PQsendQueryParams(pg->conn, sql, count, NULL, values, NULL, NULL, BINARY) == 1;
+    bool queued = PQsendQueryParams(pg->conn, sql, count, NULL, values, NULL, NULL, BINARY) == 1;
     return run(pg, queued, "text", sql, deadline, result);
 }
 

@@ -46,8 +46,9 @@ static void
 append_setting(struct buf *sql, const struct setting *setting, int64_t statement_timeout_us)
 {
     if (strcmp(setting->name, "synchronous_commit") == 0) {
-        buf_printf(sql, "set_config('%s', CASE current_setting('%s') WHEN 'remote_apply' "
-                        "THEN 'remote_apply' ELSE '%s' END, false)",
+        buf_printf(sql,
+                   "set_config('%s', CASE current_setting('%s') WHEN 'remote_apply' "
+                   "THEN 'remote_apply' ELSE '%s' END, false)",
                    setting->name, setting->name, setting->value);
     } else if (setting->value == NULL) {
         buf_printf(sql, "set_config('%s', '%" PRId64 "ms', false)", setting->name,
@@ -83,14 +84,16 @@ static bool
 check_server(struct pg *pg, const struct pg_result *result)
 {
     struct slice version = pg_get_text(result, 0, SAW_VERSION);
-    int          number = 0;
-    for (size_t i = 0; i < version.len && version.ptr[i] >= '0' && version.ptr[i] <= '9' && i < 8; i++) {
+    int number = 0;
+    for (size_t i = 0; i < version.len && version.ptr[i] >= '0' && version.ptr[i] <= '9' && i < 8;
+         i++) {
         number = number * 10 + (version.ptr[i] - '0');
     }
     if (number < SERVER_VERSION_LEAST) {
         return refuse(pg, "Postgres 15 or newer is needed: server_version_num", version);
     }
-    if (!slice_is(pg_get_text(result, 0, SAW_FSYNC), "on") && !pg->config->allow_unsafe_durability) {
+    if (!slice_is(pg_get_text(result, 0, SAW_FSYNC), "on") &&
+        !pg->config->allow_unsafe_durability) {
         return refuse(pg, "a committed hold could be lost (allow_unsafe_durability is off): fsync",
                       pg_get_text(result, 0, SAW_FSYNC));
     }
@@ -103,9 +106,9 @@ check_server(struct pg *pg, const struct pg_result *result)
 static bool
 set_up(struct pg *pg, struct mono_time deadline)
 {
-    struct buf        sql = { 0 };
+    struct buf sql = { 0 };
     struct pg_result *result = NULL;
-    bool              done = false;
+    bool done = false;
 
     buf_append_text(&sql, "SELECT ");
     for (int i = 0; i < SETTING_COUNT; i++) {
@@ -141,11 +144,12 @@ out:
 static bool
 read_identity(struct pg *pg, struct mono_time deadline)
 {
-    static const char sql[] = "SELECT (SELECT system_identifier FROM pg_control_system()), " TIMELINE;
+    static const char sql[] =
+        "SELECT (SELECT system_identifier FROM pg_control_system()), " TIMELINE;
     static const char without[] = "SELECT 0::int8, " TIMELINE;
 
     struct pg_result *result = NULL;
-    enum pg_outcome   outcome = pg_run_text(pg, sql, 0, NULL, deadline, &result);
+    enum pg_outcome outcome = pg_run_text(pg, sql, 0, NULL, deadline, &result);
     if (outcome != PG_DONE && strcmp(pg->sqlstate, "42501") == 0) {
         LOG_EVENT(LOG_WARN, "postgres_identity_hidden",
                   log_text("hint", "GRANT EXECUTE ON FUNCTION pg_control_system() to this role; "
@@ -210,7 +214,7 @@ pg_session_observe_clock(struct pg *pg, struct mono_time deadline)
 {
     for (int i = 0; i < CLOCK_ROUND_TRIPS; i++) {
         struct pg_result *result = NULL;
-        struct mono_time  sent = mono_now();
+        struct mono_time sent = mono_now();
         if (pg_run_text(pg, "SELECT clock_timestamp()", 0, NULL, deadline, &result) != PG_DONE) {
             return false;
         }
@@ -225,6 +229,6 @@ bool
 pg_session_open(struct pg *pg)
 {
     struct mono_time deadline = { mono_now().us + PG_SESSION_US };
-    return set_up(pg, deadline) && read_identity(pg, deadline) && prepare_statements(pg, deadline) &&
-           pg_session_observe_clock(pg, deadline);
+    return set_up(pg, deadline) && read_identity(pg, deadline) &&
+           prepare_statements(pg, deadline) && pg_session_observe_clock(pg, deadline);
 }

@@ -33,19 +33,20 @@ static void
 send_timeouts(struct pg *pg, struct mono_time deadline)
 {
     int64_t us = deadline.us - mono_now().us - ANSWER_US;
-    char    text[24];
+    char text[24];
     snprintf(text, sizeof(text), "%" PRId64 "ms", us > TIME_US_PER_MS ? us / TIME_US_PER_MS : 1);
 
+    static const char sql[] = "SELECT set_config('lock_timeout', $1, true),"
+                              " set_config('statement_timeout', $1, true)";
     const char *const values[] = { text };
-    pg_tx_send_text(pg, "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $1, true)",
-                    1, values);
+    pg_tx_send_text(pg, sql, 1, values);
 }
 
 /* Takes the place of the old transaction. */
 static enum pg_outcome
 insert_id(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
 {
-    struct uuid      mark = mark_of(batch_id);
+    struct uuid mark = mark_of(batch_id);
     struct pg_params params;
     pg_params_init(&params);
     pg_param_uuid(&params, batch_id);
@@ -66,7 +67,7 @@ whose_id(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline, 
 {
     struct uuid mark = mark_of(batch_id);
     struct uuid own_id = uuid_v7_new();
-    char        text[UUID_TEXT_BYTES];
+    char text[UUID_TEXT_BYTES];
     uuid_format(&mark, text);
     const char *const values[] = { text };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct state {
-    const char     *prefix; /* a class (two characters) or a whole SQLSTATE */
+    const char *prefix; /* a class (two characters) or a whole SQLSTATE */
     enum pg_outcome outcome;
 };
 

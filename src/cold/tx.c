@@ -89,8 +89,10 @@ static void
 queue_statement(struct pg *pg, enum pg_statement statement, const struct pg_params *params)
 {
     const char *name = pg_statements[statement].name;
-    queued(pg, PQsendQueryPrepared(pg->conn, name, params->count, params->values, params->lengths,
-                                   params->formats, BINARY), name);
+    queued(pg,
+           PQsendQueryPrepared(pg->conn, name, params->count, params->values, params->lengths,
+                               params->formats, BINARY),
+           name);
 }
 
 /* True while commands may go out: the transaction is open, whole and connected. */
@@ -218,7 +220,8 @@ error_at(struct pg *pg, int at)
 {
     enum pg_outcome outcome = pg_classify(pg->sqlstate);
     if (at == AT_BATCH && outcome == PG_DATA_ERROR) {
-        outcome = PG_BUG; /* this batch id was used before: no request's fault, splitting can't help */
+        outcome =
+            PG_BUG; /* this batch id was used before: no request's fault, splitting can't help */
     }
     if (outcome == PG_BUG) {
         pg_log_failure(pg, "postgres_statement", name_at(pg, at));
@@ -255,7 +258,7 @@ fail_with(struct pg *pg, const PGresult *result, int at)
 static PGresult *
 next_answer(struct pg *pg)
 {
-    int       at = pg->tx.answered;
+    int at = pg->tx.answered;
     PGresult *result = pg_io_answer(pg, pg->tx.deadline);
     if (result == NULL) {
         tx_lost(pg);
@@ -285,7 +288,7 @@ read_opening(struct pg *pg)
 
     while (!pg->tx.failed && pg->tx.answered <= AT_BATCH) {
         const char *tag = tags[pg->tx.answered];
-        PGresult   *result = next_answer(pg);
+        PGresult *result = next_answer(pg);
         if (result != NULL && !tag_is(result, tag)) {
             tx_wrong(pg, pg->tx.commit_sent ? PG_UNKNOWN : PG_BUG, "it did not open as it should");
         }
@@ -319,7 +322,8 @@ check_commit(struct pg *pg, const PGresult *result)
     }
 }
 
-/* Reads every answer that is due before the Sync's, failed or not, so that the session stays in step. */
+/* Reads every answer that is due before the Sync's, failed or not, so that the session stays in
+ * step. */
 static void
 read_rest(struct pg *pg)
 {
@@ -327,7 +331,7 @@ read_rest(struct pg *pg)
         read_opening(pg);
     }
     while (pg->conn != NULL && pg->tx.answered < pg->tx.queued) {
-        bool      is_commit = pg->tx.commit_sent && pg->tx.answered == pg->tx.commit_at;
+        bool is_commit = pg->tx.commit_sent && pg->tx.answered == pg->tx.commit_at;
         PGresult *result = next_answer(pg);
         if (result != NULL && is_commit) {
             check_commit(pg, result);
@@ -337,13 +341,15 @@ read_rest(struct pg *pg)
     if (pg->conn == NULL || pg_io_sync(pg, pg->tx.deadline) == PG_DONE) {
         return;
     }
-    /* COMMIT's tag comes before its Sync's answer: when it was read, the outcome is known already. */
+    /* COMMIT's tag comes before its Sync's answer: when it was read, the outcome is known already.
+     */
     if (!pg->tx.commit_sent || pg->tx.answered <= pg->tx.commit_at) {
         tx_lost(pg);
     }
 }
 
-/* A failed transaction is still open on the server. Best effort: without a connection it is over too. */
+/* A failed transaction is still open on the server. Best effort: without a connection it is over
+ * too. */
 static void
 roll_back_failed(struct pg *pg)
 {
@@ -356,14 +362,15 @@ roll_back_failed(struct pg *pg)
         return;
     }
     PGresult *result = pg_io_answer(pg, pg->tx.deadline);
-    bool      done = result != NULL && PQresultStatus(result) == PGRES_COMMAND_OK;
+    bool done = result != NULL && PQresultStatus(result) == PGRES_COMMAND_OK;
     PQclear(result);
     if (!done || pg_io_sync(pg, pg->tx.deadline) != PG_DONE) {
         pg_drop(pg);
     }
 }
 
-/* Leaves the session fit for the next transaction, or closed; the error stays that of the failure. */
+/* Leaves the session fit for the next transaction, or closed; the error stays that of the failure.
+ */
 static void
 clean_up_failed(struct pg *pg)
 {

@@ -82,7 +82,8 @@ parse_credentials(struct slice text, struct warm_address *address)
         return false; /* "word@": a user without a password can't log in */
     }
     return decode(user, address->user, sizeof(address->user)) &&
-           decode(text, address->password, sizeof(address->password)) && address->password[0] != '\0';
+           decode(text, address->password, sizeof(address->password)) &&
+           address->password[0] != '\0';
 }
 
 /* host, host:port, [::1] or [::1]:port */
@@ -123,7 +124,8 @@ warm_address_parse(struct slice url, struct warm_address *address)
     if (starts_with(&url, "unix:")) {
         address->is_unix = true;
         (void)starts_with(&url, "//"); /* unix:///path is the same */
-        return url.len > 0 && url.ptr[0] == '/' && decode(url, address->host, sizeof(address->host));
+        return url.len > 0 && url.ptr[0] == '/' &&
+               decode(url, address->host, sizeof(address->host));
     }
     if (!starts_with(&url, "redis://")) {
         return false;

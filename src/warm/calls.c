@@ -109,7 +109,7 @@ static void
 look_at(struct warm *warm, int i, const redisReply *reply)
 {
     struct slice command = text_of(&warm->due, i);
-    bool         wrong_type = warm_reply_is_error(reply, "WRONGTYPE");
+    bool wrong_type = warm_reply_is_error(reply, "WRONGTYPE");
 
     switch (warm->due.call[i].kind) {
     case WARM_CALL_SCRIPT:

@@ -34,7 +34,8 @@ warm_key_seat_holds(struct buf *out, struct slice org, struct slice event)
 }
 
 void
-warm_key_hold_meta(struct buf *out, struct slice org, struct slice event, const struct uuid *hold_id)
+warm_key_hold_meta(struct buf *out, struct slice org, struct slice event,
+                   const struct uuid *hold_id)
 {
     char text[UUID_TEXT_BYTES];
     uuid_format(hold_id, text);

@@ -158,7 +158,7 @@ static bool
 queue_greeting(struct warm_link *link, int *queued)
 {
     const struct warm_address *address = &link->address;
-    char                       db[16];
+    char db[16];
     snprintf(db, sizeof(db), "%d", address->db);
 
     const char *const with_user[] = { "AUTH", address->user, address->password };
@@ -257,7 +257,7 @@ link_connect(struct warm_link *link)
         link_failed(link, link->context->errstr);
         return false;
     }
-    int              greeting = 0;
+    int greeting = 0;
     struct mono_time deadline = warm_link_deadline(link);
     return queue_greeting(link, &greeting) && queue_scripts(link) &&
            read_greeting(link, greeting, deadline) && read_scripts(link, deadline);

@@ -15,7 +15,7 @@
 void
 warm_value(struct buf *out, const struct warm_hold *hold)
 {
-    char               time[DB_TIME_TEXT_BYTES];
+    char time[DB_TIME_TEXT_BYTES];
     struct json_writer w;
 
     json_writer_init(&w, out);
@@ -107,7 +107,7 @@ void
 warm_word_int(struct buf *out, int64_t number)
 {
     char text[24];
-    int  len = snprintf(text, sizeof(text), "%lld", (long long)number);
+    int len = snprintf(text, sizeof(text), "%lld", (long long)number);
     warm_word(out, (struct slice){ text, (size_t)len });
 }
 
@@ -117,7 +117,7 @@ warm_word_at(struct slice command, int index)
     const char *at = memchr(command.ptr, '\n', command.len); /* behind "*<words>" */
     const char *end = command.ptr + command.len;
     for (int i = 0; at != NULL && at + 1 < end; i++) {
-        size_t      len = strtoul(at + 2, NULL, 10); /* "$<length>" */
+        size_t len = strtoul(at + 2, NULL, 10); /* "$<length>" */
         const char *word = memchr(at + 1, '\n', (size_t)(end - at - 1));
         hf_assert(word != NULL && len + 2 < (size_t)(end - word)); /* we wrote it ourselves */
         if (i == index) {

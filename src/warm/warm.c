@@ -79,7 +79,7 @@ static int
 compare_slices(struct slice a, struct slice b)
 {
     size_t len = a.len < b.len ? a.len : b.len;
-    int    order = len > 0 ? memcmp(a.ptr, b.ptr, len) : 0;
+    int order = len > 0 ? memcmp(a.ptr, b.ptr, len) : 0;
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
@@ -89,7 +89,7 @@ compare_holds(const void *a, const void *b)
 {
     const struct warm_hold *left = *(const struct warm_hold *const *)a;
     const struct warm_hold *right = *(const struct warm_hold *const *)b;
-    int                     order = compare_slices(left->org, right->org);
+    int order = compare_slices(left->org, right->org);
     if (order == 0) {
         order = compare_slices(left->event, right->event);
     }
@@ -131,10 +131,11 @@ send_by_event(struct warm *warm, const struct warm_hold *holds, int count, send_
         return warm->on;
     }
     const struct warm_hold **sorted = connected(warm) ? sort_holds(holds, count) : NULL;
-    bool                     sent = sorted != NULL;
+    bool sent = sorted != NULL;
     for (int begin = 0, end; sent && begin < count; begin = end) {
         end = begin + 1;
-        while (end < count && end - begin < SEATS_PER_CALL && same_event(sorted[begin], sorted[end])) {
+        while (end < count && end - begin < SEATS_PER_CALL &&
+               same_event(sorted[begin], sorted[end])) {
             end++;
         }
         sent = send(warm, sorted + begin, end - begin);
@@ -417,8 +418,8 @@ warm_ping(struct warm *warm)
 }
 
 bool
-warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat, char **json_out,
-              size_t *json_len)
+warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
+              char **json_out, size_t *json_len)
 {
     if (!ready(warm)) {
         return false;

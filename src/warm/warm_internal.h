@@ -1,8 +1,8 @@
 /*
  * warm_internal.h - what the files of the warm room share.
  *
- * address.c reads redis_url, link.c owns the connection (and breaker.c says when it may be used),
- * keys.c builds every key and values.c what stands under them, calls.c keeps what was sent until its
+ * address.c reads redis_url, link.c owns the connection (breaker.c says when it may be used), keys.c
+ * builds every key and values.c what stands under them, calls.c keeps what was sent until its
  * reply was read, warm.c is the contract.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
@@ -71,7 +71,7 @@ bool warm_address_parse(struct slice url, struct warm_address *address);
 
 /* --- breaker.c ---------------------------------------------------------------- */
 
-/* After a failure Redis is left alone for a while, so that it doesn't add its timeout to each batch. */
+/* After a failure Redis is left alone for a while: no batch after batch waits for its timeout. */
 struct warm_breaker {
     bool             worked; /* the last use did */
     int64_t          pause_us;
@@ -154,7 +154,7 @@ struct warm {
     struct buf word;
 };
 
-/* Sends the command that stands in warm->command and keeps it. False: failed, and nothing is due any more. */
+/* Sends warm->command and keeps it. False: it failed, and nothing is due any more. */
 bool warm_call(struct warm *warm, enum warm_call_kind kind);
 /* Forgets what is due, when its connection is gone. */
 void warm_calls_forget(struct warm *warm);

@@ -25,12 +25,12 @@
 #define LIVE_TIMEOUT_US (10 * INT64_C(1000000)) /* nothing here takes that long */
 
 struct live {
-    struct config       config;
+    struct config config;
     struct pg_identity *identity;
-    struct db_clock    *clock;
-    char                schema[32];
-    char                url[1024];
-    PGconn             *admin; /* a plain session beside those under test */
+    struct db_clock *clock;
+    char schema[32];
+    char url[1024];
+    PGconn *admin; /* a plain session beside those under test */
 };
 
 static struct live live;
@@ -42,12 +42,12 @@ live_server(void)
     return url != NULL && url[0] != '\0' ? url : NULL;
 }
 
-#define LIVE_OR_SKIP()                                                                      \
-    do {                                                                                    \
-        if (live_server() == NULL) {                                                        \
-            print_message("skipped: HOLDFAST_TEST_DATABASE_URL is not set\n");              \
-            skip();                                                                         \
-        }                                                                                   \
+#define LIVE_OR_SKIP()                                                                             \
+    do {                                                                                           \
+        if (live_server() == NULL) {                                                               \
+            print_message("skipped: HOLDFAST_TEST_DATABASE_URL is not set\n");                     \
+            skip();                                                                                \
+        }                                                                                          \
     } while (0)
 
 static struct mono_time
@@ -59,7 +59,7 @@ live_deadline(void)
 static void
 live_exec(PGconn *conn, const char *sql)
 {
-    PGresult      *result = PQexec(conn, sql);
+    PGresult *result = PQexec(conn, sql);
     ExecStatusType status = PQresultStatus(result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
         fail_msg("%s: %s", sql, PQerrorMessage(conn));
@@ -137,7 +137,7 @@ live_open_migrated(void **state)
 {
     live_open(state);
     if (live_server() != NULL) {
-        int  applied = 0;
+        int applied = 0;
         char error[512] = "";
         if (!pg_migrate(&live.config, &applied, error, sizeof(error))) {
             fail_msg("%s", error);

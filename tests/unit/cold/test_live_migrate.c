@@ -5,7 +5,7 @@
 
 struct migration {
     bool done;
-    int  applied;
+    int applied;
     char error[512];
 };
 
@@ -56,8 +56,8 @@ nodes_that_start_at_once_take_turns(void **state)
     LIVE_OR_SKIP();
     enum { NODES = 4 };
     struct migration m[NODES];
-    pthread_t        threads[NODES];
-    int              applied = 0;
+    pthread_t threads[NODES];
+    int applied = 0;
     for (int i = 0; i < NODES; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, migrate_thread, &m[i]), 0);
     }
@@ -105,17 +105,18 @@ a_migration_that_fails_leaves_nothing_of_itself(void **state)
     struct migration m = migrate();
     assert_false(m.done);
     assert_non_null(strstr(m.error, pg_migrations[0].name));
-    assert_int_equal(live_count("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"), 1);
+    assert_int_equal(
+        live_count("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"), 1);
 }
 
 static void
 without_a_server_the_reason_is_told(void **state)
 {
     (void)state;
-    char          url[] = "postgresql:///x?host=/nonexistent";
+    char url[] = "postgresql:///x?host=/nonexistent";
     struct config config = { .database_url = url };
-    int           applied = -1;
-    char          error[512] = "";
+    int applied = -1;
+    char error[512] = "";
     assert_false(pg_migrate(&config, &applied, error, sizeof(error)));
     assert_int_equal(applied, 0);
     assert_non_null(strstr(error, "/nonexistent"));
@@ -129,15 +130,16 @@ every_statement_is_served_by_an_index(void **state)
     assert_true(migrate().done);
     struct pg *pg = live_connect();
     struct buf report = { 0 };
-    int        bad = pg_check_plans(pg, &report);
+    int bad = pg_check_plans(pg, &report);
     if (bad != 0) {
         print_message("%s%s\n", report.len > 0 ? report.data : "", pg_last_error(pg));
     }
     assert_int_equal(bad, 0);
     assert_true(pg_ready(pg)); /* and the session is as it was */
     struct pg_result *result = NULL;
-    assert_int_equal(pg_run_text(pg, "SELECT current_setting('enable_seqscan')", 0, NULL, live_deadline(),
-                                 &result), PG_DONE);
+    assert_int_equal(pg_run_text(pg, "SELECT current_setting('enable_seqscan')", 0, NULL,
+                                 live_deadline(), &result),
+                     PG_DONE);
     assert_true(slice_is(pg_get_text(result, 0, 0), "on"));
     pg_result_free(&result);
     buf_fini(&report);

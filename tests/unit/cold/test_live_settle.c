@@ -38,7 +38,8 @@ static void
 wait_at_gate(void)
 {
     wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = " GATE_KEY
-             " AND NOT granted", 1);
+             " AND NOT granted",
+             1);
 }
 
 /* A transaction whose COMMIT stands at the closed gate, and whose connection is lost. */
@@ -75,9 +76,9 @@ while_the_old_transaction_lives_nothing_is_known(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = lose_a_commit(pg);
-    bool        committed = true;
+    bool committed = true;
     assert_int_equal(pg_settle_outcome(pg, &id, soon(), &committed), PG_REPEAT);
     open_gate();
     assert_int_equal(pg_settle_outcome(pg, &id, live_deadline(), &committed), PG_DONE);
@@ -88,10 +89,10 @@ while_the_old_transaction_lives_nothing_is_known(void **state)
 }
 
 struct asker {
-    struct pg      *pg;
-    struct uuid     id;
+    struct pg *pg;
+    struct uuid id;
     enum pg_outcome outcome;
-    bool            committed;
+    bool committed;
 };
 
 static void *
@@ -111,8 +112,10 @@ the_question_waits_for_the_old_transactions_end(void **state)
     asker.id = lose_a_commit(asker.pg);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
-    wait_for("SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema() AND wait_event = "
-             "'transactionid'", 1);
+    wait_for("SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema() AND "
+             "wait_event = "
+             "'transactionid'",
+             1);
     open_gate();
     pthread_join(thread, NULL);
     assert_int_equal(asker.outcome, PG_DONE);
@@ -129,10 +132,13 @@ a_transaction_that_rolls_back_meanwhile_never_committed(void **state)
     asker.id = lose_a_commit(asker.pg);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
-    wait_for("SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema() AND wait_event = "
-             "'transactionid'", 1);
-    live_exec(live.admin, "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND "
-                          "objid = " GATE_KEY " AND NOT granted");
+    wait_for("SELECT count(*) FROM pg_stat_activity WHERE application_name = current_schema() AND "
+             "wait_event = "
+             "'transactionid'",
+             1);
+    live_exec(live.admin,
+              "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND "
+              "objid = " GATE_KEY " AND NOT granted");
     pthread_join(thread, NULL);
     open_gate();
     assert_int_equal(asker.outcome, PG_DONE);
@@ -145,9 +151,9 @@ a_settled_id_keeps_the_old_transaction_from_committing(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
-    bool        committed = true;
+    bool committed = true;
     assert_int_equal(pg_settle_outcome(pg, &id, live_deadline(), &committed), PG_DONE);
     assert_false(committed);
     /* The old transaction's bytes arrive only now. */
@@ -164,7 +170,7 @@ asking_twice_does_not_take_the_first_question_for_the_transaction(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     for (int i = 0; i < 3; i++) { /* as if the answer to the first questions had been lost */
         bool committed = true;
@@ -189,9 +195,11 @@ two_who_ask_at_once_hear_the_same(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
     }
     wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = " GATE_KEY
-             " AND NOT granted", 1);
-    live_exec(live.admin, "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND "
-                          "objid = " GATE_KEY " AND NOT granted");
+             " AND NOT granted",
+             1);
+    live_exec(live.admin,
+              "SELECT pg_cancel_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND "
+              "objid = " GATE_KEY " AND NOT granted");
     for (int i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
         bool settled = askers[i].outcome == PG_DONE;

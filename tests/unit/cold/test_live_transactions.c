@@ -17,11 +17,12 @@ a_ready_session_has_the_settings_of_the_laws(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg        *pg = live_connect();
+    struct pg *pg = live_connect();
     struct pg_result *result = NULL;
-    const char *sql = "SELECT current_setting('synchronous_commit'), current_setting('lock_timeout'), "
-                      "current_setting('plan_cache_mode'), current_setting('transaction_isolation'), "
-                      "(SELECT count(*) FROM pg_prepared_statements)";
+    const char *sql =
+        "SELECT current_setting('synchronous_commit'), current_setting('lock_timeout'), "
+        "current_setting('plan_cache_mode'), current_setting('transaction_isolation'), "
+        "(SELECT count(*) FROM pg_prepared_statements)";
     assert_int_equal(pg_run_text(pg, sql, 0, NULL, live_deadline(), &result), PG_DONE);
     assert_true(slice_is(pg_get_text(result, 0, 0), "on"));
     assert_true(slice_is(pg_get_text(result, 0, 1), "500ms"));
@@ -31,7 +32,7 @@ a_ready_session_has_the_settings_of_the_laws(void **state)
     pg_result_free(&result);
 
     struct db_time now;
-    int64_t        error_us;
+    int64_t error_us;
     assert_true(db_clock_read(live.clock, mono_now(), &now, &error_us));
     assert_int_equal(pg_replan(pg), PG_DONE);
     pg_free(&pg);
@@ -43,11 +44,12 @@ values_come_back_as_they_went_out(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg        *pg = live_connect();
+    struct pg *pg = live_connect();
     struct pg_result *result = NULL;
     const char *const values[] = { "{\"a\": 1}" };
-    const char *sql = "SELECT $1::jsonb, '2026-01-31T12:34:56.789012Z'::timestamptz, 1.5::float8, 7::int2, "
-                      "NULL::int4, ARRAY['01890000-0000-7000-8000-000000000001']::uuid[], true, ''::text";
+    const char *sql =
+        "SELECT $1::jsonb, '2026-01-31T12:34:56.789012Z'::timestamptz, 1.5::float8, 7::int2, "
+        "NULL::int4, ARRAY['01890000-0000-7000-8000-000000000001']::uuid[], true, ''::text";
     assert_int_equal(pg_run_text(pg, sql, 1, values, live_deadline(), &result), PG_DONE);
     assert_true(slice_is(pg_get_text(result, 0, 0), "{\"a\": 1}"));
     struct db_time time;
@@ -71,11 +73,12 @@ arrays_arrive_whole(void **state)
     (void)state;
     LIVE_OR_SKIP();
     struct pg *pg = live_connect();
-    live_exec(live.admin, "CREATE TABLE arrays (b bool[], i int4[], l int8[], f float8[], t text[], u uuid[], "
-                          "z timestamptz[], j jsonb[], e text[])");
+    live_exec(live.admin,
+              "CREATE TABLE arrays (b bool[], i int4[], l int8[], f float8[], t text[], u uuid[], "
+              "z timestamptz[], j jsonb[], e text[])");
     struct pg_array arrays[9];
-    const enum pg_type types[9] = { PG_BOOL, PG_INT4, PG_INT8, PG_FLOAT8, PG_TEXT, PG_UUID,
-                                    PG_TIMESTAMPTZ, PG_JSONB, PG_TEXT };
+    const enum pg_type types[9] = { PG_BOOL, PG_INT4,        PG_INT8,  PG_FLOAT8, PG_TEXT,
+                                    PG_UUID, PG_TIMESTAMPTZ, PG_JSONB, PG_TEXT };
     struct pg_params params;
     pg_params_init(&params);
     struct uuid id = uuid_v7_new();
@@ -95,14 +98,17 @@ arrays_arrive_whole(void **state)
         pg_param_array(&params, &arrays[i]);
     }
     assert_false(params.failed);
-    PGresult *result = PQexecParams(live.admin, "INSERT INTO arrays VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)", 9,
-                                    NULL, params.values, params.lengths, params.formats, 0);
+    PGresult *result =
+        PQexecParams(live.admin, "INSERT INTO arrays VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)", 9, NULL,
+                     params.values, params.lengths, params.formats, 0);
     assert_string_equal(PQresultErrorMessage(result), "");
     PQclear(result);
-    assert_int_equal(live_count("SELECT count(*) FROM arrays WHERE b = '{t}' AND i = '{-7}' "
-                                "AND l = '{-9223372036854775808}' AND f = '{0.25}' "
-                                "AND t = ARRAY['a\"b{},\\', NULL] AND j = ARRAY['[1]'::jsonb] AND e = '{}' "
-                                "AND z = ARRAY['1970-01-01T00:00:00.000001Z'::timestamptz]"), 1);
+    assert_int_equal(
+        live_count("SELECT count(*) FROM arrays WHERE b = '{t}' AND i = '{-7}' "
+                   "AND l = '{-9223372036854775808}' AND f = '{0.25}' "
+                   "AND t = ARRAY['a\"b{},\\', NULL] AND j = ARRAY['[1]'::jsonb] AND e = '{}' "
+                   "AND z = ARRAY['1970-01-01T00:00:00.000001Z'::timestamptz]"),
+        1);
     for (int i = 0; i < 9; i++) {
         pg_array_fini(&arrays[i]);
     }
@@ -114,7 +120,7 @@ a_committed_transaction_says_done_and_leaves_its_id(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "SELECT 41::int4 UNION ALL SELECT 42::int4 ORDER BY 1", 0, NULL);
@@ -135,7 +141,7 @@ results_can_be_read_before_the_commit(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     for (int i = 0; i < 3; i++) {
@@ -160,7 +166,7 @@ a_rolled_back_transaction_leaves_nothing(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_rollback(pg);
@@ -174,7 +180,7 @@ a_rolled_back_transaction_leaves_nothing(void **state)
 static void
 expect_failure(const char *sql, enum pg_outcome outcome, const char *sqlstate)
 {
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, sql, 0, NULL);
@@ -212,7 +218,7 @@ a_failure_after_a_flush_is_rolled_back_too(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "SELECT 1/0", 0, NULL);
@@ -241,7 +247,7 @@ a_deferred_trigger_that_fails_at_commit_is_an_error_of_data(void **state)
               "DROP TRIGGER IF EXISTS t ON deferred;"
               "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED "
               "FOR EACH ROW EXECUTE FUNCTION refuse()");
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "INSERT INTO deferred VALUES (1) RETURNING a", 0, NULL);
@@ -254,8 +260,9 @@ a_deferred_trigger_that_fails_at_commit_is_an_error_of_data(void **state)
     assert_false(batch_is_there(&id));
 
     /* Without a transaction block it fails at the Sync. */
-    assert_int_equal(pg_run_text(pg, "INSERT INTO deferred VALUES (2)", 0, NULL, live_deadline(), NULL),
-                     PG_DATA_ERROR);
+    assert_int_equal(
+        pg_run_text(pg, "INSERT INTO deferred VALUES (2)", 0, NULL, live_deadline(), NULL),
+        PG_DATA_ERROR);
     assert_true(pg_is_connected(pg));
     assert_int_equal(pg_run_text(pg, "SELECT 1", 0, NULL, live_deadline(), NULL), PG_DONE);
     assert_int_equal(live_count("SELECT count(*) FROM deferred"), 0);
@@ -271,7 +278,7 @@ a_warning_during_commit_makes_the_outcome_unknown(void **state)
               "DROP TRIGGER t ON deferred;"
               "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED "
               "FOR EACH ROW EXECUTE FUNCTION warn()");
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "INSERT INTO deferred VALUES (1)", 0, NULL);
@@ -295,7 +302,7 @@ statement_timeout_does_not_strike_in_commit(void **state)
               "DROP TRIGGER t ON deferred;"
               "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED "
               "FOR EACH ROW EXECUTE FUNCTION nap()");
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "INSERT INTO deferred VALUES (1)", 0, NULL);
@@ -310,7 +317,7 @@ a_warning_of_an_early_statement_is_none_of_the_commit(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "DO $$ BEGIN RAISE WARNING 'hm'; END $$", 0, NULL);
@@ -326,7 +333,7 @@ a_batch_id_that_was_used_is_no_requests_fault(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     for (int i = 0; i < 2; i++) {
         pg_tx_begin(pg, &id, live_deadline());
@@ -343,7 +350,7 @@ a_connection_lost_before_commit_means_nothing_was_changed(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "SELECT 1", 0, NULL);
@@ -368,9 +375,9 @@ a_session_that_the_server_ends_is_unavailable_then_back(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
-    char        sql[128];
+    char sql[128];
     snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(%d, 5000)", PQbackendPID(pg->conn));
     live_exec(live.admin, sql);
     assert_true(pg_ready(pg)); /* it saw the end before it used the session */
@@ -391,7 +398,7 @@ a_late_answer_drops_the_connection(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg       *pg = live_connect();
+    struct pg *pg = live_connect();
     struct mono_time soon = { mono_now().us + 50 * TIME_US_PER_MS };
     assert_int_equal(pg_run_text(pg, "SELECT pg_sleep(3)", 0, NULL, soon, NULL), PG_UNAVAILABLE);
     assert_false(pg_is_connected(pg));
@@ -407,7 +414,7 @@ a_transaction_whose_deadline_has_passed_is_not_committed(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, (struct mono_time){ mono_now().us - 1 });
     pg_tx_commit(pg);
@@ -450,7 +457,7 @@ a_large_batch_does_not_choke_the_pipeline(void **state)
 {
     (void)state;
     LIVE_OR_SKIP();
-    struct pg  *pg = live_connect();
+    struct pg *pg = live_connect();
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     /* Answers of 1 MB each while the commands, 100 kB each, still go out. */
@@ -480,10 +487,11 @@ another_server_is_announced_and_old_sessions_end(void **state)
     (void)state;
     LIVE_OR_SKIP();
     struct pg *pg = live_connect();
-    int        backend = PQbackendPID(pg->conn);
+    int backend = PQbackendPID(pg->conn);
     assert_true(pg_ready(pg));
     assert_int_equal(PQbackendPID(pg->conn), backend);
-    (void)pg_identity_saw(live.identity, live.clock, 1, 1); /* as a session to another server would */
+    (void)pg_identity_saw(live.identity, live.clock, 1,
+                          1); /* as a session to another server would */
     assert_true(pg_ready(pg));
     assert_int_not_equal(PQbackendPID(pg->conn), backend);
     pg_free(&pg);

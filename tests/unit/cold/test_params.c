@@ -18,7 +18,7 @@ assert_param(const struct pg_params *params, int i, const uint8_t *bytes, size_t
     assert_int_equal(params->lengths[i], len);
     assert_memory_equal(params->values[i], bytes, len);
 }
-#define ASSERT_PARAM(params, i, ...) \
+#define ASSERT_PARAM(params, i, ...)                                                               \
     assert_param(params, i, BYTES(__VA_ARGS__), sizeof((const uint8_t[]){ __VA_ARGS__ }))
 
 static void
@@ -26,7 +26,7 @@ scalars_are_big_endian(void **state)
 {
     (void)state;
     struct pg_params params;
-    struct uuid      id = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 } };
+    struct uuid id = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 } };
     pg_params_init(&params);
     pg_param_int4(&params, -2);
     pg_param_int8(&params, 258);
@@ -76,7 +76,8 @@ an_array_has_header_and_elements(void **state)
     struct pg_params params;
     pg_params_init(&params);
     pg_param_array(&params, &array);
-    ASSERT_PARAM(&params, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, /* header */
+    ASSERT_PARAM(&params, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0,
+                 1, /* header */
                  0, 0, 0, 4, 0, 0, 0, 7, 0xff, 0xff, 0xff, 0xff);
     pg_array_fini(&array);
 }
@@ -102,7 +103,10 @@ jsonb_elements_carry_their_version(void **state)
     pg_array_init(&array, PG_JSONB);
     pg_array_text(&array, SLICE_LITERAL("1"));
     assert_int_equal(array.bytes.len, 20 + 4 + 2);
-    assert_memory_equal(array.bytes.data + 20, "\0\0\0\2\1" "1", 6);
+    assert_memory_equal(array.bytes.data + 20,
+                        "\0\0\0\2\1"
+                        "1",
+                        6);
     pg_array_fini(&array);
 }
 

@@ -10,23 +10,23 @@
 #include "cold_internal.h"
 #include "holdfast/log.h"
 
-#define BOOL 16
-#define INT2 21
-#define INT4 23
-#define INT8 20
-#define FLOAT4 700
-#define FLOAT8 701
-#define TEXT 25
-#define UUID 2950
-#define UUIDS 2951
+#define BOOL        16
+#define INT2        21
+#define INT4        23
+#define INT8        20
+#define FLOAT4      700
+#define FLOAT8      701
+#define TEXT        25
+#define UUID        2950
+#define UUIDS       2951
 #define TIMESTAMPTZ 1184
-#define JSONB 3802
+#define JSONB       3802
 
 /* One row of one column. len -1: null. */
 static struct pg_result *
 result_of(Oid type, const void *bytes, int len)
 {
-    PGresult    *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
     PGresAttDesc column = { .name = (char *)"c", .format = 1, .typid = type, .typlen = -1 };
     assert_non_null(result);
     assert_int_equal(PQsetResultAttrs(result, 1, &column), 1);
@@ -38,7 +38,7 @@ static int64_t
 int_of(Oid type, const void *bytes, int len)
 {
     struct pg_result *result = result_of(type, bytes, len);
-    int64_t           value = pg_get_int(result, 0, 0);
+    int64_t value = pg_get_int(result, 0, 0);
     pg_result_free(&result);
     assert_null(result);
     return value;
@@ -61,7 +61,7 @@ a_value_of_another_length_or_type_reads_as_empty(void **state)
     assert_int_equal(int_of(INT4, "\x01\x02", 2), 0);
     assert_int_equal(int_of(TEXT, "1234", 4), 0);
     struct pg_result *result = result_of(UUID, "short", 5);
-    struct uuid       id = pg_get_uuid(result, 0, 0);
+    struct uuid id = pg_get_uuid(result, 0, 0);
     assert_true(uuid_is_nil(&id));
     pg_result_free(&result);
     result = result_of(TIMESTAMPTZ, "short", 5);
@@ -113,13 +113,15 @@ floats_and_bools_are_read(void **state)
 }
 
 #define UUIDS_HEADER "\0\0\0\1\0\0\0\0\0\0\x0b\x86\0\0\0\2\0\0\0\1"
-#define ELEMENT(last) "\0\0\0\x10" "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" last
+#define ELEMENT(last)                                                                              \
+    "\0\0\0\x10"                                                                                   \
+    "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" last
 
 static int
 uuids_of(const void *bytes, int len, struct uuid *out, int max)
 {
     struct pg_result *result = result_of(UUIDS, bytes, len);
-    int               count = pg_get_uuids(result, 0, 0, out, max);
+    int count = pg_get_uuids(result, 0, 0, out, max);
     pg_result_free(&result);
     return count;
 }
@@ -129,7 +131,7 @@ arrays_of_uuids_are_read_up_to_the_room(void **state)
 {
     (void)state;
     static const char two[] = UUIDS_HEADER ELEMENT("\1") ELEMENT("\2");
-    struct uuid       ids[2] = { 0 };
+    struct uuid ids[2] = { 0 };
     assert_int_equal(uuids_of(two, sizeof(two) - 1, ids, 2), 2);
     assert_int_equal(ids[0].bytes[15], 1);
     assert_int_equal(ids[1].bytes[15], 2);
@@ -145,7 +147,7 @@ broken_arrays_are_read_as_empty(void **state)
 {
     (void)state;
     static const char two[] = UUIDS_HEADER ELEMENT("\1") ELEMENT("\2");
-    struct uuid       ids[2];
+    struct uuid ids[2];
     for (int len = 0; len < (int)sizeof(two) - 1; len++) {
         assert_int_equal(uuids_of(two, len, ids, 2), 0);
     }

@@ -24,7 +24,8 @@ what_may_work_the_next_time_is_repeated(void **state)
     assert_int_equal(pg_classify("40001"), PG_REPEAT);
     assert_int_equal(pg_classify("40P01"), PG_REPEAT); /* deadlock */
     assert_int_equal(pg_classify("55P03"), PG_REPEAT); /* lock_timeout */
-    assert_int_equal(pg_classify("57014"), PG_REPEAT); /* statement_timeout, though class 57 is not */
+    assert_int_equal(pg_classify("57014"),
+                     PG_REPEAT); /* statement_timeout, though class 57 is not */
     assert_int_equal(pg_classify("0A000"), PG_REPEAT);
     assert_int_equal(pg_classify("26000"), PG_REPEAT);
 }

@@ -85,10 +85,27 @@ static void
 anything_else_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "", "redis", "redis:", "redis://", "redis:///1", "redis://h:0x1", "redis://h:65536",
-                                       "redis://h:-1", "redis://h/x", "redis://h/1x", "redis://user@h", "redis://:@h",
-                                       "redis://:p%4@h", "redis://:p%00@h", "redis://:p%zz@h", "redis://[::1",
-                                       "redis://[::1]7000", "rediss://h", "http://h", "unix:", "unix:relative",
+    static const char *const bad[] = { "",
+                                       "redis",
+                                       "redis:",
+                                       "redis://",
+                                       "redis:///1",
+                                       "redis://h:0x1",
+                                       "redis://h:65536",
+                                       "redis://h:-1",
+                                       "redis://h/x",
+                                       "redis://h/1x",
+                                       "redis://user@h",
+                                       "redis://:@h",
+                                       "redis://:p%4@h",
+                                       "redis://:p%00@h",
+                                       "redis://:p%zz@h",
+                                       "redis://[::1",
+                                       "redis://[::1]7000",
+                                       "rediss://h",
+                                       "http://h",
+                                       "unix:",
+                                       "unix:relative",
                                        "redis://h:99999999999999999999" };
     struct warm_address address;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -102,7 +119,7 @@ static void
 what_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    char                url[600] = "redis://";
+    char url[600] = "redis://";
     struct warm_address address;
     memset(url + strlen(url), 'h', 300);
     assert_false(warm_address_parse(slice_of(url), &address));

@@ -28,8 +28,8 @@ pauses_double_up_to_a_second(void **state)
 {
     (void)state;
     struct warm_breaker breaker = { 0 };
-    static const int    pauses[] = { 100, 200, 400, 800, 1000, 1000 };
-    int64_t             now = 0;
+    static const int pauses[] = { 100, 200, 400, 800, 1000, 1000 };
+    int64_t now = 0;
     for (size_t i = 0; i < sizeof(pauses) / sizeof(pauses[0]); i++) {
         warm_breaker_note(&breaker, at_ms(now), false);
         assert_false(warm_breaker_allows(&breaker, at_ms(now + pauses[i] - 1)));
@@ -56,13 +56,13 @@ static void
 without_a_url_everything_is_off_and_harmless(void **state)
 {
     (void)state;
-    char             empty[] = "";
-    struct config    config = { .redis_url = empty, .redis_timeout_ms = 50 };
-    struct warm     *warm = warm_new(&config);
+    char empty[] = "";
+    struct config config = { .redis_url = empty, .redis_timeout_ms = 50 };
+    struct warm *warm = warm_new(&config);
     struct warm_hold hold = { .seat = SLICE_LITERAL("1") };
-    bool             lost = true;
-    char            *json;
-    size_t           len;
+    bool lost = true;
+    char *json;
+    size_t len;
     assert_non_null(warm);
     assert_false(warm_is_on(warm));
     assert_true(warm_is_up(warm));
@@ -72,7 +72,8 @@ without_a_url_everything_is_off_and_harmless(void **state)
     assert_false(warm_put(warm, &hold, 1));
     assert_false(warm_remove(warm, &hold, 1));
     assert_true(warm_collect(warm));
-    assert_false(warm_get_seat(warm, SLICE_LITERAL("o"), SLICE_LITERAL("e"), SLICE_LITERAL("s"), &json, &len));
+    assert_false(warm_get_seat(warm, SLICE_LITERAL("o"), SLICE_LITERAL("e"), SLICE_LITERAL("s"),
+                               &json, &len));
     assert_int_equal(warm_count(warm, SLICE_LITERAL("o"), SLICE_LITERAL("e")), -1);
     warm_free(&warm);
     assert_null(warm);

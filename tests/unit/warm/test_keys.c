@@ -16,7 +16,7 @@ static void
 keys_are_built_as_the_contract_has_them(void **state)
 {
     (void)state;
-    struct buf  key = { 0 };
+    struct buf key = { 0 };
     struct uuid id;
     assert_true(uuid_parse(SLICE_LITERAL("01890000-0000-7000-8000-000000000001"), &id));
 

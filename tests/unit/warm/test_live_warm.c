@@ -16,10 +16,10 @@
 #include "warm_internal.h"
 
 static struct config config;
-static struct warm  *warm;
+static struct warm *warm;
 static redisContext *admin; /* a plain connection beside the one under test */
-static char          event_text[32];
-static struct slice  event;
+static char event_text[32];
+static struct slice event;
 
 #define ORG SLICE_LITERAL("acme")
 
@@ -30,12 +30,12 @@ server(void)
     return url != NULL && url[0] != '\0' ? url : NULL;
 }
 
-#define REDIS_OR_SKIP()                                                                     \
-    do {                                                                                    \
-        if (server() == NULL) {                                                             \
-            print_message("skipped: HOLDFAST_TEST_REDIS_URL is not set\n");                 \
-            skip();                                                                         \
-        }                                                                                   \
+#define REDIS_OR_SKIP()                                                                            \
+    do {                                                                                           \
+        if (server() == NULL) {                                                                    \
+            print_message("skipped: HOLDFAST_TEST_REDIS_URL is not set\n");                        \
+            skip();                                                                                \
+        }                                                                                          \
     } while (0)
 
 static redisReply *
@@ -51,10 +51,10 @@ static char *
 ask(const char *command, const char *suffix, const char *rest)
 {
     char line[512];
-    snprintf(line, sizeof(line), "%s holdfast:{org:acme:event:%s}:%s%s%s", command, event_text, suffix,
-             rest[0] != '\0' ? " " : "", rest);
+    snprintf(line, sizeof(line), "%s holdfast:{org:acme:event:%s}:%s%s%s", command, event_text,
+             suffix, rest[0] != '\0' ? " " : "", rest);
     const char *words[8];
-    int         count = 0;
+    int count = 0;
     for (char *word = strtok(line, " "); word != NULL && count < 8; word = strtok(NULL, " ")) {
         words[count++] = word;
     }
@@ -82,7 +82,7 @@ assert_asked(const char *command, const char *suffix, const char *rest, const ch
 static long long
 ask_number(const char *command, const char *suffix, const char *rest)
 {
-    char     *text = ask(command, suffix, rest);
+    char *text = ask(command, suffix, rest);
     long long number = atoll(text);
     free(text);
     return number;
@@ -91,10 +91,16 @@ ask_number(const char *command, const char *suffix, const char *rest)
 static struct warm_hold
 hold_of(const char *seat, struct uuid id, const char *user, int64_t version)
 {
-    return (struct warm_hold){ .org = ORG, .event = event, .seat = slice_of(seat), .user = slice_of(user),
-                               .cart_token = SLICE_LITERAL("cart-1"), .source = SLICE_LITERAL("web"),
-                               .hold_id = id, .held_at = { 1769863000 * INT64_C(1000000) },
-                               .held_until = { 1769863900 * INT64_C(1000000) }, .version = version,
+    return (struct warm_hold){ .org = ORG,
+                               .event = event,
+                               .seat = slice_of(seat),
+                               .user = slice_of(user),
+                               .cart_token = SLICE_LITERAL("cart-1"),
+                               .source = SLICE_LITERAL("web"),
+                               .hold_id = id,
+                               .held_at = { 1769863000 * INT64_C(1000000) },
+                               .held_until = { 1769863900 * INT64_C(1000000) },
+                               .version = version,
                                .ttl_ms = 900000 };
 }
 
@@ -160,7 +166,8 @@ open_all(void **state)
     config.redis_timeout_ms = 500; /* the machine may be busy */
     struct warm_address address;
     assert_true(warm_address_parse(slice_of(url), &address));
-    admin = address.is_unix ? redisConnectUnix(address.host) : redisConnect(address.host, address.port);
+    admin =
+        address.is_unix ? redisConnectUnix(address.host) : redisConnect(address.host, address.port);
     assert_non_null(admin);
     assert_int_equal(admin->err, 0);
     char db[16];
@@ -206,13 +213,15 @@ a_put_writes_key_member_and_meta(void **state)
     (void)state;
     REDIS_OR_SKIP();
     struct uuid id = uuid_v7_new();
-    char        hold[UUID_TEXT_BYTES], wanted[512], member[256], meta[64];
+    char hold[UUID_TEXT_BYTES], wanted[512], member[256], meta[64];
     uuid_format(&id, hold);
     put_one(hold_of("A1", id, "ann", 7));
 
     snprintf(wanted, sizeof(wanted),
-             "{\"hold_id\":\"%s\",\"user_id\":\"ann\",\"cart_token\":\"cart-1\",\"expires_at\":\"2026-01-31T"
-             "12:51:40.000Z\",\"held_at\":\"2026-01-31T12:36:40.000Z\",\"version\":7}", hold);
+             "{\"hold_id\":\"%s\",\"user_id\":\"ann\",\"cart_token\":\"cart-1\",\"expires_at\":"
+             "\"2026-01-31T"
+             "12:51:40.000Z\",\"held_at\":\"2026-01-31T12:36:40.000Z\",\"version\":7}",
+             hold);
     assert_asked("GET", "seat:A1", "", wanted);
     snprintf(member, sizeof(member), "A1:%s:ann", hold);
     assert_asked("ZSCORE", "seat_holds", member, "1769863900000");
@@ -225,7 +234,7 @@ a_put_writes_key_member_and_meta(void **state)
     assert_true(ask_number("PTTL", meta, "") > 900000);
     assert_true(ask_number("PTTL", "seat_holds", "") > 900000);
 
-    char  *json = NULL;
+    char *json = NULL;
     size_t len = 0;
     assert_true(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
     assert_int_equal(len, strlen(wanted));
@@ -296,7 +305,7 @@ keys_of_another_type_are_replaced(void **state)
     free(ask("LPUSH", "seat_holds", "x"));
     struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
     remove_one(hold);
-    char  *json;
+    char *json;
     size_t len;
     assert_false(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
     assert_int_equal(warm_count(warm, ORG, event), -1);
@@ -316,7 +325,7 @@ a_remove_takes_only_what_is_of_this_hold(void **state)
     put_one(hold_of("A1", first, "ann", 1));
     put_one(hold_of("A1", second, "bob", 3));
     remove_one(hold_of("A1", first, "ann", 2)); /* a late release */
-    char  *json = NULL;
+    char *json = NULL;
     size_t len = 0;
     assert_true(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
     assert_non_null(strstr(json, "bob"));
@@ -340,15 +349,16 @@ a_batch_of_many_events_and_seats_is_written_whole(void **state)
     REDIS_OR_SKIP();
     enum { COUNT = 1000 };
     static struct warm_hold holds[COUNT];
-    static char             seats[COUNT][16];
-    struct uuid             id = uuid_v7_new();
+    static char seats[COUNT][16];
+    struct uuid id = uuid_v7_new();
     for (int i = 0; i < COUNT; i++) {
         snprintf(seats[i], sizeof(seats[i]), "S%d", i);
         if (i % 4 == 0) {
             id = uuid_v7_new(); /* four seats a hold */
         }
         holds[i] = hold_of(seats[i], id, "ann", 1);
-        holds[i].org = i % 8 < 4 ? ORG : SLICE_LITERAL("acne"); /* two tenants with one event name */
+        holds[i].org =
+            i % 8 < 4 ? ORG : SLICE_LITERAL("acne"); /* two tenants with one event name */
     }
     assert_true(warm_put(warm, holds, COUNT));
     assert_true(warm_collect(warm));
@@ -384,7 +394,7 @@ a_lost_connection_costs_one_call_and_a_pause(void **state)
     assert_true(warm_is_up(warm));
     shutdown(warm->link.context->fd, SHUT_RDWR);
     struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
-    bool             lost = true;
+    bool lost = true;
     assert_false(warm_lock(warm, &hold, 1, &lost));
     assert_false(lost);
     assert_false(warm_is_up(warm));
@@ -407,7 +417,7 @@ a_redis_that_hangs_costs_its_timeout_once_a_pause(void **state)
     char path[108];
     snprintf(path, sizeof(path), "/tmp/hf-warm-%d.sock", (int)getpid());
     struct warm_address address;
-    char                url[128];
+    char url[128];
     snprintf(url, sizeof(url), "unix:%s", path);
     assert_true(warm_address_parse(slice_of(url), &address));
 
@@ -415,7 +425,9 @@ a_redis_that_hangs_costs_its_timeout_once_a_pause(void **state)
     storage.ss_family = AF_UNIX;
     memcpy((char *)&storage + sizeof(sa_family_t), path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&storage, (socklen_t)(sizeof(sa_family_t) + strlen(path) + 1)), 0);
+    assert_int_equal(
+        bind(fd, (struct sockaddr *)&storage, (socklen_t)(sizeof(sa_family_t) + strlen(path) + 1)),
+        0);
     assert_int_equal(listen(fd, 8), 0);
 
     struct config hanging = config;
@@ -438,20 +450,26 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_lock_says_which_seats_were_there_already, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_lock_says_which_seats_were_there_already, open_case,
+                                        close_case),
         cmocka_unit_test_setup_teardown(a_put_writes_key_member_and_meta, open_case, close_case),
-        cmocka_unit_test_setup_teardown(a_put_replaces_unless_this_hold_has_a_newer_version_there, open_case,
+        cmocka_unit_test_setup_teardown(a_put_replaces_unless_this_hold_has_a_newer_version_there,
+                                        open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_cart_token_cannot_pass_for_a_version, open_case,
                                         close_case),
-        cmocka_unit_test_setup_teardown(a_cart_token_cannot_pass_for_a_version, open_case, close_case),
-        cmocka_unit_test_setup_teardown(the_ordered_set_lives_as_long_as_its_longest_member, open_case,
-                                        close_case),
+        cmocka_unit_test_setup_teardown(the_ordered_set_lives_as_long_as_its_longest_member,
+                                        open_case, close_case),
         cmocka_unit_test_setup_teardown(keys_of_another_type_are_replaced, open_case, close_case),
-        cmocka_unit_test_setup_teardown(a_remove_takes_only_what_is_of_this_hold, open_case, close_case),
-        cmocka_unit_test_setup_teardown(a_batch_of_many_events_and_seats_is_written_whole, open_case, close_case),
-        cmocka_unit_test_setup_teardown(forgotten_scripts_are_loaded_and_the_calls_sent_again, open_case,
+        cmocka_unit_test_setup_teardown(a_remove_takes_only_what_is_of_this_hold, open_case,
                                         close_case),
-        cmocka_unit_test_setup_teardown(a_lost_connection_costs_one_call_and_a_pause, open_case, close_case),
-        cmocka_unit_test_setup_teardown(a_redis_that_hangs_costs_its_timeout_once_a_pause, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_batch_of_many_events_and_seats_is_written_whole,
+                                        open_case, close_case),
+        cmocka_unit_test_setup_teardown(forgotten_scripts_are_loaded_and_the_calls_sent_again,
+                                        open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_lost_connection_costs_one_call_and_a_pause, open_case,
+                                        close_case),
+        cmocka_unit_test_setup_teardown(a_redis_that_hangs_costs_its_timeout_once_a_pause,
+                                        open_case, close_case),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -15,10 +15,15 @@
 static struct warm_hold
 hold(void)
 {
-    struct warm_hold h = { .org = SLICE_LITERAL("acme"), .event = SLICE_LITERAL("show"),
-                           .seat = SLICE_LITERAL("12A"), .user = SLICE_LITERAL("ann"),
-                           .cart_token = SLICE_LITERAL("a\"b"), .version = 7, .ttl_ms = 1000,
-                           .held_at = { INT64_C(1769863000123456) }, .held_until = { INT64_C(1769863900999999) } };
+    struct warm_hold h = { .org = SLICE_LITERAL("acme"),
+                           .event = SLICE_LITERAL("show"),
+                           .seat = SLICE_LITERAL("12A"),
+                           .user = SLICE_LITERAL("ann"),
+                           .cart_token = SLICE_LITERAL("a\"b"),
+                           .version = 7,
+                           .ttl_ms = 1000,
+                           .held_at = { INT64_C(1769863000123456) },
+                           .held_until = { INT64_C(1769863900999999) } };
     assert_true(uuid_parse(SLICE_LITERAL(HOLD_A), &h.hold_id));
     return h;
 }
@@ -27,12 +32,13 @@ static void
 a_value_is_json_with_hold_first_and_version_last(void **state)
 {
     (void)state;
-    struct buf       out = { 0 };
+    struct buf out = { 0 };
     struct warm_hold h = hold();
     warm_value(&out, &h);
-    assert_string_equal(out.data, "{\"hold_id\":\"" HOLD_A "\",\"user_id\":\"ann\",\"cart_token\":\"a\\\"b\","
-                                  "\"expires_at\":\"2026-01-31T12:51:40.999Z\","
-                                  "\"held_at\":\"2026-01-31T12:36:40.123Z\",\"version\":7}");
+    assert_string_equal(out.data,
+                        "{\"hold_id\":\"" HOLD_A "\",\"user_id\":\"ann\",\"cart_token\":\"a\\\"b\","
+                        "\"expires_at\":\"2026-01-31T12:51:40.999Z\","
+                        "\"held_at\":\"2026-01-31T12:36:40.123Z\",\"version\":7}");
     buf_clear(&out);
     warm_member(&out, &h);
     assert_string_equal(out.data, "12A:" HOLD_A ":ann");
