@@ -7,14 +7,15 @@
 -- $11 bool[] may hold before or after the sale         $12 text[] customer's e-mail
 -- $13 text[] actor   $14 text[] request id             $15 int4[] line number in the hold
 -- $16 timestamptz[] end of an existing hold that grows (null: a new hold)
--- $17 timestamptz[] birth of that hold
+-- $17 timestamptz[] birth of that hold                  $18 bool[] the first of the batch to name this seat
 --
 -- Columns: pos, ord, code, taken (the whole hold was granted), version, status, in_payment,
 -- hold, user, until (of the seat as it now is), section, row, number, price, born, now.
 -- code: ok | stale (policy changed: prepare again) | event_not_found | event_closed |
 --   seat_not_found | too_many_seats | user_limit | seat_taken | own (the user has it) | seat_sold |
 --   seat_blocked | locked (another transaction is deciding)
--- Two elements of one batch must not name the same seat, nor the same user where the policy counts.
+-- Of elements that name one seat only the first may get it; the others hear "locked" unless it is
+-- plainly taken. Two elements of one batch must not have the same user where the policy counts.
 -- P0001 when the rows changed are not those promised; 23505 on the backstop when a line was
 -- inserted after this statement's snapshot: the batch is repeated once.
 -- Indexes: primary keys; seat_holds_user for the count; seat_holds_backstop guards.
@@ -25,9 +26,9 @@
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[],
         $7::text[], $8::int4[], $9::text[], $10::int8[], $11::bool[], $12::text[], $13::text[],
-        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[])
+        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::bool[])
     WITH ORDINALITY AS u(ord, org, event, seat, hold, usr, cart, ttl, source, ver, privileged,
-        email, actor, rid, line, until, born, pos)),
+        email, actor, rid, line, until, born, first, pos)),
 ev AS MATERIALIZED (
     SELECT e.* FROM (SELECT DISTINCT org, event FROM req) d
     JOIN events e ON e.org_id = d.org AND e.event_id = d.event),
@@ -35,8 +36,8 @@ lk AS MATERIALIZED (
     SELECT r.pos, s.status, s.hold_id, s.user_id, s.held_until, s.version
     FROM req r
     JOIN seats s ON s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
-    WHERE s.status = 'available'
-       OR (s.status = 'held' AND NOT s.in_payment AND s.held_until <= clock_timestamp())
+    WHERE r.first AND (s.status = 'available'
+       OR (s.status = 'held' AND NOT s.in_payment AND s.held_until <= clock_timestamp()))
     FOR NO KEY UPDATE OF s SKIP LOCKED),
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 counted AS MATERIALIZED (

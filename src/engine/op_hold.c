@@ -19,15 +19,34 @@ op_is_seat_hold(const struct op *op)
 /* --- parameters ------------------------------------------------------------------ */
 
 enum { P_ORD, P_ORG, P_EVENT, P_SEAT, P_HOLD, P_USER, P_CART, P_TTL, P_SOURCE, P_VERSION, P_PRIVILEGED, P_EMAIL,
-       P_ACTOR, P_REQUEST, P_LINE, P_UNTIL, P_BORN, P_COUNT };
+       P_ACTOR, P_REQUEST, P_LINE, P_UNTIL, P_BORN, P_FIRST, P_COUNT };
 
 static const enum pg_type column_types[P_COUNT] = {
     [P_ORD] = PG_INT4,   [P_ORG] = PG_TEXT,     [P_EVENT] = PG_TEXT,   [P_SEAT] = PG_TEXT,
     [P_HOLD] = PG_UUID,  [P_USER] = PG_TEXT,    [P_CART] = PG_TEXT,    [P_TTL] = PG_INT4,
     [P_SOURCE] = PG_TEXT, [P_VERSION] = PG_INT8, [P_PRIVILEGED] = PG_BOOL, [P_EMAIL] = PG_TEXT,
     [P_ACTOR] = PG_TEXT, [P_REQUEST] = PG_TEXT, [P_LINE] = PG_INT4,
-    [P_UNTIL] = PG_TIMESTAMPTZ, [P_BORN] = PG_TIMESTAMPTZ,
+    [P_UNTIL] = PG_TIMESTAMPTZ, [P_BORN] = PG_TIMESTAMPTZ, [P_FIRST] = PG_BOOL,
 };
+
+/*
+ * True if no op before ops[at] names this seat. Claims keep ops apart; only those with an
+ * Idempotency-Key may come without one.
+ */
+static bool
+is_first(const struct batch *batch, int at, struct slice seat)
+{
+    const struct op *op = batch->ops[at];
+    for (int i = 0; op->keyed && i < at; i++) {
+        const struct op *other = batch->ops[i];
+        if (other->kind != OP_HOLD || !slice_equal(other->event, op->event) || !slice_equal(other->org, op->org))
+            continue;
+        for (int s = 0; s < other->seat_count; s++)
+            if (slice_equal(other->seats[s].id, seat))
+                return false;
+    }
+    return true;
+}
 
 static void
 add_seat(struct pg_array **c, const struct op *op, int ord, struct slice seat, int line,
@@ -75,7 +94,9 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
         op->row_first = row;
         op->sent = only;
         for (int s = 0; s < (only ? only_count : op->seat_count); s++) {
-            add_seat(columns, op, i, op->seats[only ? only[s] : s].id, line++, growth);
+            struct slice seat = op->seats[only ? only[s] : s].id;
+            add_seat(columns, op, i, seat, line++, growth);
+            pg_array_bool(columns[P_FIRST], is_first(batch, i, seat));
             row++;
         }
         op->row_end = row;
