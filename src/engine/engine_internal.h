@@ -9,7 +9,7 @@
  *   op_hold.c     hold_seats: parameters and verdicts
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
- *   solo.c        ops that need a transaction of their own (patch, mixed, replace, grow)
+ *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow)
  *   keys.c        Idempotency-Keys
  *   settle.c      what a committed change tells memory, Redis and the map
  *   hold_view.c   holds as they are shown
