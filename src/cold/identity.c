@@ -74,13 +74,20 @@ announce_locked(struct pg_identity *identity, struct db_clock *clock)
     }
 }
 
+/* 0: this session could not read it. */
+static bool
+differs(int64_t before, int64_t now)
+{
+    return before != 0 && now != 0 && before != now;
+}
+
 unsigned
 pg_identity_saw(struct pg_identity *identity, struct db_clock *clock, int64_t system_identifier,
                 int64_t timeline)
 {
     lock_take(&identity->lock);
-    bool another = identity->known && (identity->system_identifier != system_identifier ||
-                                       identity->timeline != timeline);
+    bool another = identity->known && (differs(identity->system_identifier, system_identifier) ||
+                                       differs(identity->timeline, timeline));
     identity->known = true;
     identity->system_identifier = system_identifier;
     identity->timeline = timeline;

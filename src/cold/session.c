@@ -141,22 +141,36 @@ out:
 /* The timeline of the WAL being written: the control file's is old until the first checkpoint. */
 #define TIMELINE "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int8"
 
+/* pg_control_system is everybody's by default; where it was taken away, the timeline has to do. */
+static bool
+may_read_identifier(struct pg *pg, struct mono_time deadline, bool *may)
+{
+    struct pg_result *result = NULL;
+    if (pg_run_text(pg, "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')", 0, NULL,
+                    deadline, &result) != PG_DONE) {
+        return false;
+    }
+    *may = pg_get_bool(result, 0, 0);
+    pg_result_free(&result);
+    if (!*may) {
+        LOG_EVENT(LOG_WARN, "postgres_identity_hidden",
+                  log_text("hint", "GRANT EXECUTE ON FUNCTION pg_control_system() to this role; "
+                                   "until then only a new timeline shows a fail-over"));
+    }
+    return true;
+}
+
 static bool
 read_identity(struct pg *pg, struct mono_time deadline)
 {
-    static const char sql[] =
+    static const char with[] =
         "SELECT (SELECT system_identifier FROM pg_control_system()), " TIMELINE;
     static const char without[] = "SELECT 0::int8, " TIMELINE;
 
     struct pg_result *result = NULL;
-    enum pg_outcome outcome = pg_run_text(pg, sql, 0, NULL, deadline, &result);
-    if (outcome != PG_DONE && strcmp(pg->sqlstate, "42501") == 0) {
-        LOG_EVENT(LOG_WARN, "postgres_identity_hidden",
-                  log_text("hint", "GRANT EXECUTE ON FUNCTION pg_control_system() to this role; "
-                                   "until then only a new timeline shows a fail-over"));
-        outcome = pg_run_text(pg, without, 0, NULL, deadline, &result);
-    }
-    if (outcome != PG_DONE) {
+    bool may = false;
+    if (!may_read_identifier(pg, deadline, &may) ||
+        pg_run_text(pg, may ? with : without, 0, NULL, deadline, &result) != PG_DONE) {
         return false;
     }
     pg->generation = pg_identity_saw(pg->identity, pg->clock, pg_get_int(result, 0, 0),
