@@ -97,6 +97,7 @@ fixture_config(void)
     char *argv[] = { secret, NULL };
     int rest = 0;
 
+    (void)clearenv(); /* the HOLDFAST_ names of the test run are the tests', no settings */
     if (!config_load(&fx.config, 1, argv, &rest, error))
         fail_msg("%s", error);
 }
