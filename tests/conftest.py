@@ -26,6 +26,7 @@ from support import servers
 from support.client import Client
 from support.node import Node, binary, verify
 from support.proxy import Proxy, through
+from support.truth import assert_told_is_true
 
 # --- servers -------------------------------------------------------------------------------------------------
 
@@ -231,6 +232,19 @@ def check_audit(db, org):
 def check_verify():
     """check_verify(node): `holdfast verify` finds nothing."""
     return verify
+
+
+@pytest.fixture
+def prove(db, org, node, check_audit):
+    """prove(event, holds=None): what every load test ends with. verify and the audit checker find nothing; each of
+    `holds`, which clients were told as new, stands in Postgres (and, if complete, nothing that nobody was told)."""
+    def prove_all(event, holds=None, complete=True):
+        check_audit(event)
+        verify(node)
+        if holds is not None:
+            assert_told_is_true(db, org, event, holds, complete)
+
+    return prove_all
 
 
 def pytest_report_header():

@@ -1,0 +1,176 @@
+"""Law 4: "now" is the database's clock, read after the locks; no node's own clock grants or ends a hold."""
+
+import subprocess
+
+import pytest
+
+from support import tokens
+from support.bystander import HOLD_ALL_WRITES, all_rows, await_waiting, holding, one_value
+from support.client import Client
+from support.swarm import ask, shot
+from support.truth import seats_of
+from support.waiting import wait_until
+
+LOCK_SEAT = "SELECT FROM seats WHERE org_id = %s AND event_id = %s AND seat_id = %s FOR UPDATE"
+
+
+def await_end(db, org, event, seat="A-1"):
+    """Waits until the hold on the seat is over by the database's clock."""
+    wait_until(lambda: one_value(db, """
+        SELECT held_until IS NULL OR held_until <= clock_timestamp() FROM seats
+        WHERE org_id = %s AND event_id = %s AND seat_id = %s""", (org, event, seat)), timeout=10, what="its time is over")
+
+
+@pytest.fixture
+def brief_event(admin):
+    return admin.make_event(3, policy={"hold_ttl": 1, "extend_by": 60})
+
+
+# --- judged after the wait --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["confirm", "extend", "transfer"])
+@pytest.mark.parametrize("where", ["this node", "another node"])
+def test_what_waited_on_a_seat_past_its_end_is_refused(
+        client, brief_event, start_node, db, org, database_url, what, where, prove):
+    """The wait ends without a change of the row, so that only a clock that is read after it tells the truth."""
+    event = brief_event
+    hold = client.held(event, "A-1", "A-2")
+    user = client if where == "this node" else client.at(start_node(reaper_interval_ms=600_000))
+    if what == "confirm" and where == "another node":
+        hold = client.held(event, "A-3") | {"event_id": event}  # starting the node took its time
+    seat = hold["seats"][-1]["seat_id"]
+    with holding(database_url, LOCK_SEAT, (org, event, seat)) as bystander:
+        wire = ask(shot(user, "POST", f"/api/holds/{hold['hold_id']}/{what}", {"to_user_id": "heir"}))
+        await_end(db, org, event, seat)
+        bystander.release()
+    answer = wire.answer()
+    assert answer.status == 409 and answer.code in ("hold_expired", "seat_contended"), answer
+    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, timeout=10)
+    prove(event)
+
+
+def test_a_confirm_that_stood_behind_a_lock_past_the_end_is_refused(client, brief_event, db, org, database_url, prove):
+    event = brief_event
+    hold = client.held(event, "A-1")
+    wait_until(lambda: one_value(db, """
+        SELECT held_until - clock_timestamp() < interval '0.5 s' FROM seats
+        WHERE org_id = %s AND event_id = %s AND seat_id = 'A-1'""", (org, event)), what="its end is near")
+    with holding(database_url, HOLD_ALL_WRITES) as bystander:
+        wire = ask(shot(client, "POST", f"/api/holds/{hold['hold_id']}/confirm", {}))
+        await_waiting(db)
+        assert one_value(db, "SELECT held_until > clock_timestamp() FROM seats WHERE event_id = %s AND seat_id = 'A-1'",
+                         (event,)), "the machine was too slow for this test: it began after the end"
+        await_end(db, org, event)
+        bystander.release()
+    wire.answer().expect(409, "hold_expired")
+    prove(event)
+
+
+def test_all_seats_of_a_hold_have_one_end(client, admin, db, org):
+    event = admin.make_event(8)
+    client.held(event, *(f"A-{n}" for n in range(1, 9)))
+    ends = all_rows(db, "SELECT count(DISTINCT held_until), count(*) FROM seats WHERE org_id = %s AND event_id = %s",
+                    (org, event))
+    assert ends == [(1, 8)]
+
+
+def test_a_hold_ends_at_its_time_without_anybody_asking(client, admin, db, org, prove):
+    event = admin.make_event(2, policy={"hold_ttl": 2})
+    hold = client.held(event, "A-1", "A-2")
+    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, every=0.01)
+    rows = all_rows(db, """
+        SELECT status::text, reason, ended_at >= held_until, ended_at < held_until + interval '0.5 s' FROM seat_holds
+        WHERE org_id = %s AND hold_id = %s""", (org, hold["hold_id"]))
+    assert rows == [("expired", "ttl_expired", True, True)] * 2
+    prove(event, [hold])
+
+
+def test_a_hold_ends_at_its_time_after_a_restart(start_node, admin, db, org, prove):
+    """The wheel that knew it died with its node."""
+    second = start_node(reaper_interval_ms=600_000)
+    event = admin.make_event(2, policy={"hold_ttl": 3})
+    user = Client(second, org, "user-9")
+    hold = user.held(event, "A-1")
+    second.kill()
+    second.start()
+    wait_until(lambda: seats_of(db, org, event)["A-1"][0] == "available", timeout=10, every=0.01)
+    late = one_value(db, "SELECT extract(epoch FROM ended_at - held_until) FROM seat_holds WHERE hold_id = %s",
+                     (hold["hold_id"],))
+    assert 0 <= late < 3.5, f"it was {late} s late"  # the other node's reaper or the new wheel
+    prove(event, [hold])
+
+
+# --- a node whose clock is wrong ------------------------------------------------------------------------------------
+
+WRONG_CLOCK_C = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+#include <sys/time.h>
+static int (*real)(clockid_t, struct timespec *);
+int clock_gettime(clockid_t id, struct timespec *out)
+{
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(id, out);
+    if (result == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) out->tv_sec += OFFSET_S;
+    return result;
+}
+int gettimeofday(struct timeval *restrict out, void *restrict zone)
+{
+    struct timespec now;
+    (void)zone;
+    int result = clock_gettime(CLOCK_REALTIME, &now);
+    out->tv_sec = now.tv_sec;
+    out->tv_usec = now.tv_nsec / 1000;
+    return result;
+}
+time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out) *out = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+@pytest.fixture(params=[3600, -3600], ids=["an hour ahead", "an hour behind"])
+def wrong_node(request, start_node, workplace, monkeypatch):
+    """A node whose wall clock is an hour off."""
+    library = workplace.path / f"wrong-clock{request.param}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", f"-DOFFSET_S=({request.param})", "-x", "c", "-", "-o", library, "-ldl"],
+                   input=WRONG_CLOCK_C, text=True, check=True)
+    library.chmod(0o755)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
+    node = start_node(reaper_interval_ms=200)
+    monkeypatch.undo()
+    return node
+
+
+def test_a_node_with_a_wrong_clock_judges_like_the_others(wrong_node, client, other, admin, db, org, prove):
+    event = admin.make_event(4, policy={"hold_ttl": 2, "extend_by": 1, "max_hold": 100})
+    wrong = client.at(wrong_node)
+    hold = wrong.held(event, "A-1")
+    assert 0 < hold["expires_in_seconds"] <= 2
+    born, now = one_value(db, "SELECT extract(epoch FROM created_at) FROM seat_holds WHERE hold_id = %s",
+                          (hold["hold_id"],)), one_value(db, "SELECT extract(epoch FROM clock_timestamp())")
+    assert 0 <= now - born < 10
+    theirs = other.held(event, "A-2")
+    assert wrong.get_hold(hold["hold_id"]).expect(200).json["status"] == "active"
+    wrong.hold_one(event, "A-2").expect(409, "seat_taken")
+    wrong.extend(hold["hold_id"]).expect(200)
+    assert other.get_hold(theirs["hold_id"]).expect(200).json["status"] == "active"
+    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, timeout=10)
+    sold = wrong.held(event, "A-3")
+    wrong.confirm(sold["hold_id"]).expect(200)
+    prove(event)
+
+
+def test_a_node_with_a_wrong_clock_dates_tokens_right(wrong_node, org, event):
+    """Nodes keep an offset for token times too."""
+    good = tokens.mint(wrong_node.secret, org, "user-1", ttl=600)
+    over = tokens.mint(wrong_node.secret, org, "user-1", ttl=-600)
+    assert Client(wrong_node, org, "user-1", token=good).get(f"/api/events/{event}").status == 200
+    Client(wrong_node, org, "user-1", token=over).get(f"/api/events/{event}").expect(401, "token_expired")

@@ -1,0 +1,274 @@
+"""Very many requests at once, from one thread: what threads with http.client are too slow for.
+
+An actor is a generator. It yields shots, bytes that are ready to be sent, and gets their answers:
+
+    def buyer(user, event):
+        answer = yield shot(user, "POST", f"/api/events/{event}/seats/A-1/hold", {"cart_token": "c"})
+        one, two = yield [shot(...), shot(...)]     # sent in the same instant, each on a connection of its own
+        return one.status
+
+    results = drive([buyer(user, event) for user in users])
+
+An answer is None where the connection ended without one (a node that was killed).
+"""
+
+import collections
+import functools
+import json as json_module
+import re
+import resource
+import select
+import socket
+import time
+
+from support.client import Answer
+
+CHUNK_BYTES = 262144
+CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+Shot = collections.namedtuple("Shot", "node data")
+
+
+def shot(client, method, path, json=None, headers=None):
+    """A request of this client to its node, as bytes."""
+    body = b"" if json is None else json_module.dumps(json, separators=(",", ":")).encode()
+    lines = [f"{method} {path} HTTP/1.1", "Host: holdfast", f"Authorization: Bearer {client.token}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    if json is not None:
+        lines.append("Content-Type: application/json")
+    if json is not None or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
+    return Shot(client.node, "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+
+def hold_shot(client, event, *seats, cart="cart-1", headers=None, **more):
+    body = {"event_id": event, "cart_token": cart} | more
+    if seats:
+        body["seat_ids"] = list(seats)
+    return shot(client, "POST", "/api/holds", body, headers)
+
+
+class Headers(dict):
+    """Names without case."""
+
+    def get(self, name, default=None):
+        return super().get(name.lower(), default)
+
+    def __getitem__(self, name):
+        return super().__getitem__(name.lower())
+
+
+class SwarmAnswer(Answer):
+    """An answer that reads its headers only when asked for them."""
+
+    def __init__(self, head, body):
+        super().__init__(int(head[9:12]), None, body)
+        self._head = head
+
+    @property
+    def headers(self):
+        return self._parsed
+
+    @headers.setter
+    def headers(self, _):
+        pass  # the base class's constructor; they are read from the head
+
+    @functools.cached_property
+    def _parsed(self):
+        lines = self._head.decode("latin-1").split("\r\n")[1:]
+        return Headers((name.strip().lower(), value.strip()) for name, _, value in
+                       (line.partition(":") for line in lines))
+
+
+class Wire:
+    """One keep-alive connection: send(), and later take() or answer()."""
+
+    def __init__(self, node, source=None):
+        self.socket = socket.create_connection((node.host, node.port), 30, source and (source, 0))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = b""
+
+    def fileno(self):
+        return self.socket.fileno()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def take(self):
+        """Reads what is there; the answer, or None while it is not whole. ConnectionError: it never will be."""
+        chunk = self.socket.recv(CHUNK_BYTES)
+        if not chunk:
+            raise ConnectionResetError("closed without an answer")
+        self._received += chunk
+        head, blank, rest = self._received.partition(b"\r\n\r\n")
+        if not blank:
+            return None
+        length = CONTENT_LENGTH.search(head)
+        size = int(length.group(1)) if length else 0
+        if len(rest) < size:
+            return None
+        self._received = rest[size:]
+        return SwarmAnswer(head, rest[:size])
+
+    def silent(self):
+        """Whether nothing has come."""
+        readable, _, _ = select.select([self.socket], [], [], 0)
+        return not readable and not self._received
+
+    def answer(self, timeout=30):
+        self.socket.settimeout(timeout)
+        while True:
+            answer = self.take()
+            if answer is not None:
+                return answer
+
+    def close(self):
+        self.socket.close()
+
+
+def ask(a_shot):
+    """Sends a shot on a new connection and returns the wire without waiting for the answer."""
+    wire = Wire(a_shot.node)
+    wire.send(a_shot.data)
+    return wire
+
+
+class Actor:
+    """A generator with its connections, and the answers that it still waits for."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.wires = {}  # (node, place in the volley) -> Wire
+        self.waiting = {}  # Wire -> place in the answers
+        self.answers = []
+        self.single = False  # one shot was yielded, not a list
+        self.result = None
+
+
+class Swarm:
+    """Drives actors until each has returned."""
+
+    def __init__(self, actors, timeout):
+        self.actors = [Actor(steps) for steps in actors]
+        self.deadline = time.monotonic() + timeout
+        self.timeout = timeout
+        self.epoll = select.epoll()
+        self.by_descriptor = {}  # descriptor -> (Wire, Actor)
+        self.left = len(self.actors)
+
+    def run(self):
+        with self.epoll:
+            try:
+                for actor in self.actors:
+                    self._advance(actor, None)
+                self._loop()
+            finally:
+                for wire, _ in self.by_descriptor.values():
+                    wire.close()
+        return [actor.result for actor in self.actors]
+
+    def _loop(self):
+        while self.left:
+            left_s = self.deadline - time.monotonic()
+            assert left_s > 0, f"{self.left} of {len(self.actors)} are not through after {self.timeout} s"
+            for descriptor, _ in self.epoll.poll(min(left_s, 1.0), 4096):
+                if descriptor in self.by_descriptor:
+                    self._readable(*self.by_descriptor[descriptor])
+
+    def _readable(self, wire, actor):
+        try:
+            answer = wire.take()
+            if answer is None:
+                return
+        except OSError:
+            answer = None
+            self._drop(wire, actor)
+        if wire not in actor.waiting:
+            return  # an idle connection has ended
+        actor.answers[actor.waiting.pop(wire)] = answer
+        if not actor.waiting:
+            self._advance(actor, actor.answers[0] if actor.single else actor.answers)
+
+    def _drop(self, wire, actor):
+        for key, other in list(actor.wires.items()):
+            if other is wire:
+                del actor.wires[key]
+        del self.by_descriptor[wire.fileno()]
+        wire.close()
+
+    def _advance(self, actor, value):
+        """Gives the generator its answers and sends what it wants next; again while nothing could be sent."""
+        while True:
+            try:
+                wanted = actor.steps.send(value)
+            except StopIteration as end:
+                self._end(actor, end.value)
+                return
+            actor.single = isinstance(wanted, Shot)
+            shots = [wanted] if actor.single else list(wanted)
+            self._fire(actor, shots)
+            if actor.waiting:
+                return
+            value = None if actor.single else [None] * len(shots)
+
+    def _fire(self, actor, shots):
+        """Connects first, then sends all at once."""
+        actor.answers = [None] * len(shots)
+        actor.waiting = {}
+        wires = [self._wire(actor, a_shot.node, place) for place, a_shot in enumerate(shots)]
+        for place, (wire, a_shot) in enumerate(zip(wires, shots)):
+            if wire is None:
+                continue
+            try:
+                wire.send(a_shot.data)
+                actor.waiting[wire] = place
+            except OSError:
+                self._drop(wire, actor)
+
+    def _wire(self, actor, node, place):
+        key = (node, node.port, place)
+        wire = actor.wires.get(key)
+        if wire is None:
+            try:
+                wire = Wire(node)
+            except OSError:
+                return None
+            actor.wires[key] = wire
+            self.by_descriptor[wire.fileno()] = (wire, actor)
+            self.epoll.register(wire.fileno(), select.EPOLLIN)
+        return wire
+
+    def _end(self, actor, result):
+        actor.result = result
+        self.left -= 1
+        for wire in actor.wires.values():
+            self.by_descriptor.pop(wire.fileno(), None)
+            wire.close()
+        actor.wires = {}
+
+
+def drive(actors, timeout=60):
+    """Runs the actors to their ends; what each returned, in order."""
+    allow_descriptors()
+    return Swarm(actors, timeout).run()
+
+
+def volley(shots, timeout=60):
+    """Sends all shots in the same instant, each on a connection of its own; their answers in order."""
+    def all_of_them():
+        answers = yield shots
+        return answers
+
+    return drive([all_of_them()], timeout)[0]
+
+
+def tally(answers):
+    """How many of each (status, problem code)."""
+    return collections.Counter((answer.status, answer.code) if answer is not None else None for answer in answers)
+
+
+def allow_descriptors():
+    """Raises the soft limit of open files to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
