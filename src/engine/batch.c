@@ -561,7 +561,7 @@ batch_run(struct worker *worker, struct op **ops, int count)
         struct mono_time start = mono_now();
         outcome = ops[0]->keyed ? transact_keyed(&batch) : transact(&batch);
         metric_observe(METRIC_PG_SECONDS, (uint64_t)(mono_now().us - start.us));
-        if (batch.count == 0 || !may_repeat(&batch, outcome, repeats))
+        if (batch.count == 0 || !may_repeat(&batch, outcome, repeats) || !pg_ready(worker->pg))
             break;
         metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
     }

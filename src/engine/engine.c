@@ -99,6 +99,12 @@ engine_outstanding(struct engine *engine)
     return atomic_load(&engine->outstanding);
 }
 
+int64_t
+engine_queue_depth(struct engine *engine)
+{
+    return op_queue_depth(engine->queue);
+}
+
 bool
 engine_store_is_up(const struct engine *engine)
 {

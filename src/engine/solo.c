@@ -227,7 +227,7 @@ solo_run(struct worker *worker, struct op *op)
         bool again = solo.batch.count > 0 &&
                      ((outcome == PG_REPEAT && repeats < REPEATS_MAX) ||
                       (outcome == PG_DATA_ERROR && repeats == 0 && strcmp(pg_last_sqlstate(worker->pg), "23505") == 0));
-        if (!again)
+        if (!again || !pg_ready(worker->pg))
             break;
         metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
     }
