@@ -42,6 +42,8 @@ struct engine *engine_start(struct node *node);
 void engine_submit(struct engine *engine, struct op *op);
 /* Ops that were submitted and not answered yet. */
 int64_t engine_outstanding(struct engine *engine);
+/* Ops that wait for a worker. For /metrics. */
+int64_t engine_queue_depth(struct engine *engine);
 /* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL. */
 void engine_stop(struct engine **engine, struct mono_time deadline);
 /* True while the last use of Postgres / Redis by a worker worked. For /ready. */

@@ -115,6 +115,7 @@ refresh_gauges(struct api *api)
     metric_set(METRIC_HOT_ENTRIES, hot.entries);
     metric_set(METRIC_HOT_TIMERS, hot.timers);
     metric_set(METRIC_PARKED, hot.parked);
+    metric_set(METRIC_QUEUE_DEPTH, engine_queue_depth(api->node->engine));
     metric_set(METRIC_PG_UP, now.postgres_is_up);
     metric_set(METRIC_REDIS_UP, now.redis_is_on && now.redis_is_up);
 }

@@ -58,6 +58,13 @@ engine_submit(struct engine *engine, struct op *op)
         fx.on_op(op);
 }
 
+int64_t
+engine_queue_depth(struct engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
 bool
 engine_store_is_up(const struct engine *engine)
 {
