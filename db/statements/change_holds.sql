@@ -173,11 +173,13 @@ aud AS (
         CASE WHEN area_id IS NOT NULL THEN quantity END, org_id, event_id, seat_id, area_id,
         line_user, CASE WHEN why = 'ttl_expired' THEN NULL ELSE actor END,
         CASE WHEN what IN ('extend', 'transfer', 'confirm') THEN NULL ELSE why END, rid
-    FROM done WHERE seat_status IS NOT NULL OR area_id IS NOT NULL),
+    FROM done WHERE seat_status IS NOT NULL OR area_id IS NOT NULL
+    RETURNING 1),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM act WHERE has_seat), (SELECT count(*) FROM upd), 'seats changed')
        AND must_equal((SELECT count(*) FROM act), (SELECT count(*) FROM updh), 'lines changed')
-       AND must_equal((SELECT count(*) FROM moves), (SELECT count(*) FROM upda), 'areas changed') AS kept)
+       AND must_equal((SELECT count(*) FROM moves), (SELECT count(*) FROM upda), 'areas changed')
+       AND must_equal((SELECT count(*) FROM act WHERE has_seat OR area_id IS NOT NULL), (SELECT count(*) FROM aud), 'audited') AS kept)
 SELECT v.ord, v.verdict AS code, v.event,
     CASE WHEN v.verdict = 'ok' AND v.what = 'extend' THEN v.new_until ELSE v.until END AS until, v.now, v.born,
     v.has_owner AS owner, v.event_version,

@@ -103,10 +103,12 @@ aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, quantity, org_id, event_id, area_id,
         user_id, actor, request_id)
     SELECT now, made_version, hold, ends, 'seat_held'::audit_action, quantity, org, event, area, usr, actor, rid
-    FROM made),
+    FROM made
+    RETURNING 1),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM ins), 'area lines written')
-       AND must_equal((SELECT COALESCE(sum(quantity), 0) FROM t WHERE taken), (SELECT COALESCE(sum(units), 0)::bigint FROM upd), 'area units held') AS kept)
+       AND must_equal((SELECT COALESCE(sum(quantity), 0) FROM t WHERE taken), (SELECT COALESCE(sum(units), 0)::bigint FROM upd), 'area units held')
+       AND must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM aud), 'audited') AS kept)
 SELECT t.pos, t.ord, t.verdict AS code, t.taken,
     CASE WHEN t.code = 'same' THEN t.same_hold ELSE t.hold END AS hold,
     CASE WHEN t.code = 'same' THEN t.same_until ELSE t.ends END AS until,

@@ -128,11 +128,13 @@ aud AS (
     UNION ALL
     SELECT t.now, u.version, t.hold, u.held_until, 'seat_held'::audit_action, t.org,
         t.event, t.seat, t.usr, t.actor, NULL, t.rid
-    FROM t JOIN upd u ON u.pos = t.pos),
+    FROM t JOIN upd u ON u.pos = t.pos
+    RETURNING 1),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM upd), 'seats held')
        AND must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM ins), 'lines written')
-       AND must_equal((SELECT count(*) FROM t WHERE taken AND takeover), (SELECT count(*) FROM closed), 'lines closed') AS kept)
+       AND must_equal((SELECT count(*) FROM t WHERE taken AND takeover), (SELECT count(*) FROM closed), 'lines closed')
+       AND must_equal((SELECT count(*) + count(*) FILTER (WHERE takeover) FROM t WHERE taken), (SELECT count(*) FROM aud), 'audited') AS kept)
 SELECT t.pos, t.ord,
     CASE WHEN t.code IN ('stale', 'event_not_found', 'event_closed', 'seat_not_found') THEN t.code
          WHEN t.too_many THEN 'too_many_seats' WHEN t.over_limit THEN 'user_limit' ELSE t.code END AS code,

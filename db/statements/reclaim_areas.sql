@@ -33,5 +33,9 @@ aud AS (
     SELECT clk.now, u.version - u.n + row_number() OVER (PARTITION BY c.org_id, c.event_id, c.area_id ORDER BY c.hold_id, c.line),
         c.hold_id, c.held_until, 'seat_released'::audit_action, c.quantity, c.org_id, c.event_id, c.area_id,
         c.user_id, 'ttl_expired'
-    FROM clk, closed c JOIN upd u ON u.org_id = c.org_id AND u.event_id = c.event_id AND u.area_id = c.area_id)
-SELECT org_id AS org, event_id AS event, area_id AS area, held, sold, version FROM upd
+    FROM clk, closed c JOIN upd u ON u.org_id = c.org_id AND u.event_id = c.event_id AND u.area_id = c.area_id
+    RETURNING 1),
+kept AS MATERIALIZED (
+    SELECT must_equal((SELECT count(*) FROM due), (SELECT count(*) FROM closed), 'lines closed')
+       AND must_equal((SELECT count(*) FROM due), (SELECT count(*) FROM aud), 'audited') AS kept)
+SELECT org_id AS org, event_id AS event, area_id AS area, held, sold, version FROM kept, upd

@@ -37,8 +37,10 @@ aud AS (
         CASE WHEN g.quantity > 0 THEN 'hold_changed' ELSE 'seat_released' END::audit_action,
         CASE WHEN g.quantity > 0 THEN g.quantity ELSE g.had END, $1::text, g.event_id, g.area, g.user_id, $5::text,
         CASE WHEN g.quantity > 0 THEN NULL ELSE 'user_cancelled' END, $6::text
-    FROM go g JOIN upd u ON u.area_id = g.area),
+    FROM go g JOIN upd u ON u.area_id = g.area
+    RETURNING 1),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM go), (SELECT count(*) FROM upd), 'areas resized')
-       AND must_equal((SELECT count(*) FROM go), (SELECT count(*) FROM line), 'lines resized') AS kept)
+       AND must_equal((SELECT count(*) FROM go), (SELECT count(*) FROM line), 'lines resized')
+       AND must_equal((SELECT count(*) FROM go), (SELECT count(*) FROM aud), 'audited') AS kept)
 SELECT j.area, j.code, u.held, u.sold, u.version FROM kept, j LEFT JOIN upd u ON u.area_id = j.area

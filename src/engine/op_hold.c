@@ -89,8 +89,8 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
         int        line = growth ? growth->line_next : 1;
-        if (op->kind != OP_HOLD && op->kind != OP_PATCH)
-            continue;
+        if (!op->solo && !op_is_seat_hold(op))
+            continue; /* its rows, if any, are those of another statement */
         op->row_first = row;
         op->sent = only;
         for (int s = 0; s < (only ? only_count : op->seat_count); s++) {

@@ -9,6 +9,7 @@
 #include "holdfast/clock.h"
 #include "holdfast/ids.h"
 #include "holdfast/lock.h"
+#include "holdfast/metrics.h"
 
 /* How far past a batch's worth of ops a gather looks for ones that fit. */
 #define GATHER_LOOK_FACTOR 4
@@ -26,7 +27,7 @@ struct op_queue {
     pthread_cond_t work;
     struct op_list ready;
     struct op     *later; /* sorted by not_before */
-    int64_t        depth; /* ready and later together */
+    int64_t        depth; /* ready and later together; METRIC_QUEUE_DEPTH follows it */
     bool           closed;
 };
 
@@ -104,7 +105,7 @@ op_queue_push(struct op_queue *queue, struct op *op)
     bool taken = !queue->closed && queue->depth < queue->max;
     if (taken) {
         list_append(&queue->ready, op);
-        queue->depth++;
+        metric_set(METRIC_QUEUE_DEPTH, ++queue->depth);
         pthread_cond_signal(&queue->work);
     }
     lock_drop(&queue->lock);
@@ -124,7 +125,7 @@ op_queue_put_back(struct op_queue *queue, struct op *op)
         op->next = *link;
         *link = op;
     }
-    queue->depth++;
+    metric_set(METRIC_QUEUE_DEPTH, ++queue->depth);
     pthread_cond_signal(&queue->work);
     lock_drop(&queue->lock);
 }
@@ -216,6 +217,7 @@ take_batch_locked(struct op_queue *queue, struct op **ops, int max)
             break;
     }
     queue->depth -= count;
+    metric_set(METRIC_QUEUE_DEPTH, queue->depth);
     return count;
 }
 
