@@ -58,10 +58,15 @@ def load(name):
 
 
 def write_report(results):
+    """Writes what was measured now, beside what earlier runs of single benchmarks measured."""
     common.REPORT.mkdir(parents=True, exist_ok=True)
     about = machine()
-    (common.REPORT / "report.json").write_text(json.dumps({"machine": about, "results": results}, indent=2) + "\n")
-    (common.REPORT / "report.md").write_text(markdown(about, results))
+    path = common.REPORT / "report.json"
+    known = {each["name"]: each for each in json.loads(path.read_text())} if path.exists() else {}
+    known |= {each["name"]: each | {"measured": about} for each in results}
+    known = [known[name] for name in ORDER if name in known]
+    path.write_text(json.dumps(known, indent=2) + "\n")
+    (common.REPORT / "report.md").write_text(markdown(known))
     for each in results:
         plot(each)
     common.say("written: build/bench/report.md, report.json, " + ", ".join(f"{each['name']}.png" for each in results))
@@ -82,12 +87,13 @@ def machine():
             "kernel": platform.release()}
 
 
-def markdown(about, results):
-    lines = ["# holdfast: benchmarks", "",
-             f"{about['date']}, commit {about['commit']}; {about['cpu']}, {about['cores']} cores, "
-             f"{about['memory_gib']} GiB, Linux {about['kernel']}. Load, server and stores share the machine.", ""]
+def markdown(results):
+    lines = ["# holdfast: benchmarks", "", "Load, server and stores share the machine.", ""]
     for each in results:
+        about = each["measured"]
         lines += [f"## {each['name']}: ratio {each['ratio']:.2f}", "", f"{each['title']}.", "",
+                  f"{about['date']}, commit {about['commit']}; {about['cpu']}, {about['cores']} cores, "
+                  f"{about['memory_gib']} GiB, Linux {about['kernel']}.", "",
                   f"| | median {each['unit']} | runs |", "|---|---|---|"]
         lines += [f"| {series['label']} | {series['median']:,.0f} | "
                   f"{', '.join(f'{value:,.0f}' for value in series['runs'])} |" for series in each["series"]]
