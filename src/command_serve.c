@@ -28,6 +28,7 @@
 #define POSTGRES_RETRY_US  (500 * TIME_US_PER_MS)
 #define DRAIN_LOOK_US      (5 * TIME_US_PER_MS)
 #define CLOSE_WAIT_US      (100 * TIME_US_PER_MS)
+#define STOP_SHARE         20 /* one part in so many of drain_timeout is for stopping the rooms */
 #define ERROR_BYTES        512
 
 struct server {
@@ -432,7 +433,8 @@ serve(struct server *server)
         goto stop;
     say_listening(server);
     wait_until_told_to_end(server);
-    struct mono_time deadline = after(config->drain_timeout);
+    /* What waits, waits a little less than drain_timeout: the process must be gone by then. */
+    struct mono_time deadline = after(config->drain_timeout - config->drain_timeout / STOP_SHARE);
     let_second_signal_end_us(server);
     drain(server, deadline);
     stop_rooms(server, deadline);
