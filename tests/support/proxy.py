@@ -13,6 +13,10 @@ class Proxy:
     cut()      closes every connection; new ones are accepted.
     refuse()   as cut(), and new ones are closed at once, until allow().
     freeze()   nothing passes in either direction, connections stay open, until thaw().
+    at(marker, how)  the next bytes of a client that contain `marker` meet one of these fates, once:
+        "lose the answer"   they reach the server, which answers into the void; the client is cut off.
+        "lose the request"  they reach nobody; both sides are cut off.
+        "keep the request"  the client is cut off; they reach the server at deliver(), long after.
     """
 
     def __init__(self, host, port):
@@ -25,6 +29,9 @@ class Proxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._closing = False
+        self._ambush = None  # (marker, how)
+        self._deliver = threading.Event()
+        self.ambushed = threading.Event()  # the marker has come by
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):
@@ -71,19 +78,51 @@ class Proxy:
                         data = key.fileobj.recv(CHUNK_BYTES)
                         if not data:
                             return
+                        if key.fileobj is client and (how := self._spring(data)):
+                            self._lose(how, client, server, data)
+                            return
                         other[key.fileobj].sendall(data)
             except OSError:
                 return
+
+    # --- ambushes ----------------------------------------------------------------------------------------
+
+    def at(self, marker, how):
+        with self._guard:
+            self._ambush = (marker, how)
+            self.ambushed.clear()
+            self._deliver.clear()
+
+    def deliver(self):
+        self._deliver.set()
+
+    def _spring(self, data):
+        """What is to be done to these bytes of a client, if anything."""
+        with self._guard:
+            if self._ambush is None or self._ambush[0] not in data:
+                return None
+            how, self._ambush = self._ambush[1], None
+        return how
+
+    def _lose(self, how, client, server, data):
+        if how == "lose the answer":
+            server.sendall(data)
+        abort(client)
+        self.ambushed.set()
+        if how == "keep the request":
+            self._deliver.wait(30)
+            server.sendall(data)
+        if how != "lose the request":
+            drain(server)
+
+    # --- accidents ---------------------------------------------------------------------------------------
 
     def cut(self):
         with self._guard:
             pairs = list(self._pairs)
         for pair in pairs:
             for end in pair:
-                try:
-                    end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # it is gone already
+                abort(end)
 
     def refuse(self):
         with self._guard:
@@ -118,6 +157,24 @@ class Proxy:
 
     def __exit__(self, *_):
         self.close()
+
+
+def abort(connection):
+    """Ends a connection under its reader; its object stays usable."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it is gone already
+
+
+def drain(server, silence_s=0.5):
+    """Reads what the server has to say, and throws it away: it must not fail for having nobody to talk to."""
+    server.settimeout(silence_s)
+    try:
+        while server.recv(CHUNK_BYTES):
+            pass
+    except TimeoutError:
+        pass
 
 
 def through(proxy, url):

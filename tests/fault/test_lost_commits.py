@@ -1,0 +1,200 @@
+"""Law 7: unknown is not failure. The connection to Postgres ends around COMMIT; what the client hears is what stands."""
+
+import itertools
+
+import pytest
+
+from support.bystander import HOLD_ALL_WRITES, all_rows, await_waiting, execute, holding, one_value
+from support.client import Client
+from support.swarm import ask, hold_shot, shot
+from support.truth import seats_of
+from support.waiting import wait_until
+
+FATES = ["lose the answer", "lose the request", "keep the request"]
+ROUNDS = 7  # of each fate: 21 in all
+
+
+@pytest.fixture
+def behind(start_node, proxied, database_url, org):
+    """(a user at a node with one worker behind a proxy, the proxy)"""
+    proxy, url = proxied(database_url)
+    node = start_node(database_url=url, workers=1)
+    return Client(node, org, "user-behind"), proxy
+
+
+def fire_into(proxy, how, a_shot):
+    """The answer to a request whose COMMIT meets that fate."""
+    proxy.at(b"COMMIT", how)
+    wire = ask(a_shot)
+    assert proxy.ambushed.wait(10), "no COMMIT came by"
+    if how == "keep the request":
+        # The node asks for the outcome of a transaction that has not begun yet, and makes sure that it never will.
+        wait_until(lambda: not wire.silent(), timeout=20, what="it is answered")
+        proxy.deliver()
+    return wire.answer(timeout=20)
+
+
+def lines_of_cart(db, org, cart):
+    return all_rows(db, """
+        SELECT hold_id::text, status::text FROM seat_holds WHERE org_id = %s AND cart_token = %s""", (org, cart))
+
+
+def assert_true(db, org, user, event, seat, cart, answer):
+    """What was said stands; what was said not to be isn't there; where nothing was said, asking again tells."""
+    lines = lines_of_cart(db, org, cart)
+    if answer.status == 201:
+        assert lines == [(answer.json["hold_id"], "active")]
+        return
+    assert answer.status == 503, answer
+    assert int(answer.headers["Retry-After"]) >= 1
+    if answer.code == "store_unavailable":
+        assert not lines
+    else:
+        assert answer.code == "outcome_unknown"
+    again = wait_until(lambda: (a := user.hold_one(event, seat, cart=cart)).status in (200, 201) and a, timeout=20)
+    assert lines_of_cart(db, org, cart) == [(again.json["hold_id"], "active")]
+    assert not lines or again.json["hold_id"] == lines[0][0]
+
+
+@pytest.mark.parametrize("how", FATES)
+def test_what_a_client_hears_of_a_hold_whose_commit_is_lost_is_what_stands(behind, admin, db, org, how, prove):
+    user, proxy = behind
+    event = admin.make_event(ROUNDS)
+    for n in range(1, ROUNDS + 1):
+        answer = fire_into(proxy, how, hold_shot(user, event, f"A-{n}", cart=f"cart-{n}"))
+        assert_true(db, org, user, event, f"A-{n}", f"cart-{n}", answer)
+    assert user.node.metrics()["holdfast_outcomes_settled_total"] >= ROUNDS
+    prove(event)
+
+
+@pytest.mark.parametrize("how", FATES)
+@pytest.mark.parametrize("what", ["confirm", "extend", "transfer", "cancel", "patch"])
+def test_what_a_client_hears_of_a_change_whose_commit_is_lost_is_what_stands(behind, admin, db, org, what, how, prove):
+    user, proxy = behind
+    event = admin.make_event(3, policy={"hold_ttl": 300, "extend_by": 10, "max_hold": 3000})
+    hold = user.held(event, "A-1", "A-2")
+    path = f"/api/holds/{hold['hold_id']}"
+    shots = {"confirm": shot(user, "POST", f"{path}/confirm", {}), "extend": shot(user, "POST", f"{path}/extend", {}),
+             "transfer": shot(user, "POST", f"{path}/transfer", {"to_user_id": "heir"}),
+             "cancel": shot(user, "DELETE", path), "patch": shot(user, "PATCH", path, {"add_seat_ids": ["A-3"]})}
+    before = state_of(db, org, event, hold)
+    answer = fire_into(proxy, how, shots[what])
+    after = state_of(db, org, event, hold)
+    if answer.status == 503 and answer.code == "outcome_unknown":
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert after in (before, changed(before, what))
+    elif answer.status == 503:
+        assert answer.code == "store_unavailable" and after == before
+    else:
+        assert answer.status == 200, answer
+        assert after == changed(before, what)
+    prove(event)
+
+
+def state_of(db, org, event, hold):
+    """What the hold is, as far as the changes touch it: (statuses of A-1..A-3, owner, seconds it was extended by)."""
+    seats = seats_of(db, org, event)
+    owner, extended = all_rows(db, """
+        SELECT user_id, round(extract(epoch FROM held_until - created_at))::int - 300 FROM seat_holds
+        WHERE org_id = %s AND hold_id = %s AND line = 1""", (org, hold["hold_id"]))[0]
+    return tuple(seats[f"A-{n}"][0] for n in (1, 2, 3)), owner, extended
+
+
+def changed(state, what):
+    statuses, owner, extended = state
+    return {"confirm": (("sold", "sold", "available"), owner, extended),
+            "extend": (statuses, owner, extended + 10),
+            "transfer": (statuses, "heir", extended),
+            "cancel": (("available",) * 3, owner, extended),
+            "patch": (("held",) * 3, owner, extended)}[what]
+
+
+@pytest.mark.parametrize("how", FATES)
+def test_a_request_with_a_key_whose_commit_is_lost_is_done_once(behind, admin, db, org, how, prove):
+    user, proxy = behind
+    event = admin.make_event(2)
+    a_shot = hold_shot(user, event, "A-1", headers={"Idempotency-Key": "once"})
+    first = fire_into(proxy, how, a_shot)
+    assert first.status in (201, 503), first
+    again = wait_until(lambda: (a := ask(a_shot).answer()).status == 201 and a, timeout=20)
+    assert ask(a_shot).answer().body == again.body
+    if first.status == 201:
+        assert again.body == first.body
+    assert all_rows(db, "SELECT count(*) FROM seat_holds WHERE org_id = %s", (org,)) == [(1,)]
+    prove(event, [again.json])
+
+
+def test_a_batch_whose_commit_is_lost_is_true_for_each_of_its_requests(behind, admin, db, org, database_url, prove):
+    user, proxy = behind
+    for how, turn in itertools.product(FATES, range(2)):
+        event = admin.make_event(12)
+        users = [user.as_user() for _ in range(11)]
+        with holding(database_url, HOLD_ALL_WRITES) as bystander:
+            plug = ask(hold_shot(users[10], event, "A-12", cart=f"{how}-{turn}-10"))
+            await_waiting(db)
+            wires = [ask(hold_shot(users[n], event, f"A-{n + 1}", cart=f"{how}-{turn}-{n}")) for n in range(10)]
+            wait_until(lambda: user.node.metrics()["holdfast_queue_depth"] >= 10, what="they wait for one batch")
+            proxy.at(b"COMMIT", how)
+            bystander.release()
+        assert plug.answer().status == 201
+        assert proxy.ambushed.wait(10)
+        if how == "keep the request":
+            wait_until(lambda: not any(wire.silent() for wire in wires), timeout=20, what="all are answered")
+            proxy.deliver()
+        for n, wire in enumerate(wires):
+            assert_true(db, org, users[n], event, f"A-{n + 1}", f"{how}-{turn}-{n}", wire.answer(timeout=20))
+        prove(event)
+
+
+def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(start_node, proxied, database_url, admin, db, org, prove):
+    proxy, url = proxied(database_url)
+    node = start_node(database_url=url, workers=1, request_timeout="1500ms")
+    user = Client(node, org, "user-behind")
+    event = admin.make_event(2)
+    proxy.at(b"COMMIT", "lose the answer")
+    wire = ask(hold_shot(user, event, "A-1"))
+    assert proxy.ambushed.wait(10)
+    proxy.refuse()
+    answer = wire.answer(timeout=20)
+    assert (answer.status, answer.code) == (503, "outcome_unknown")
+    assert int(answer.headers["Retry-After"]) >= 1
+    proxy.allow()
+    again = wait_until(lambda: (a := user.hold_one(event, "A-1")).status in (200, 201) and a, timeout=30)
+    assert lines_of_cart(db, org, "cart-1") == [(again.json["hold_id"], "active")]
+    prove(event)
+
+
+# --- sessions that Postgres ends -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gate(db, database_url):
+    """gate(deferred): whoever inserts a hold passes a row that somebody may lock; deferred: within COMMIT."""
+    def make(deferred):
+        kind, tail = ("CONSTRAINT TRIGGER", "DEFERRABLE INITIALLY DEFERRED") if deferred else ("TRIGGER", "")
+        execute(db, "CREATE TABLE gate (id int PRIMARY KEY); INSERT INTO gate VALUES (1)")
+        execute(db, f"""
+            CREATE FUNCTION at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM FROM gate FOR SHARE; RETURN NULL; END $$;
+            CREATE {kind} at_gate AFTER INSERT ON seat_holds {tail} FOR EACH ROW EXECUTE FUNCTION at_gate()""")
+
+    yield make
+    execute(db, "DROP TRIGGER at_gate ON seat_holds; DROP FUNCTION at_gate(); DROP TABLE gate")
+
+
+@pytest.mark.parametrize("deferred", [False, True], ids=["in a statement", "within COMMIT"])
+def test_what_a_client_hears_when_its_session_is_terminated_is_what_stands(
+        admin, gate, deferred, db, org, database_url, prove):
+    gate(deferred)
+    event = admin.make_event(20)
+    for n in range(1, 21):
+        user = admin.as_user()
+        with holding(database_url, "SELECT FROM gate FOR UPDATE") as bystander:
+            wire = ask(hold_shot(user, event, f"A-{n}", cart=f"cart-{n}"))
+            pid = await_waiting(db)[0]
+            assert wire.silent()
+            execute(db, "SELECT pg_terminate_backend(%s)", (pid,))
+            wait_until(lambda: one_value(db, "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", (pid,)) == 0)
+            bystander.release()
+        assert_true(db, org, user, event, f"A-{n}", f"cart-{n}", wire.answer(timeout=20))
+    prove(event)
