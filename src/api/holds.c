@@ -96,7 +96,7 @@ static void
 write_hold(struct api_call *call, struct op *op)
 {
     struct http_reply *reply = &call->exchange->reply;
-    bool is_new = op->kind == OP_HOLD && !op->same;
+    bool is_new = op->status == HF_CREATED;
     struct json_writer w;
 
     call->answered = is_new ? HF_CREATED : HF_OK;
