@@ -6,6 +6,7 @@
 
 #include "api_internal.h"
 #include "idempotency.h"
+#include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
 #define GZIP_FROM_BYTES  1024 /* below it, gzip costs more than it saves */
@@ -150,6 +151,22 @@ write_rate_headers(struct buf *headers, const struct rate_result *rate)
     buf_append(headers, "\r\n", 2);
 }
 
+/* Our own faults are errors; everything else is normal life, and a line each would be a flood. */
+static void
+log_answer(const struct api_call *call)
+{
+    const struct http_request *request = &call->exchange->request;
+
+    LOG_EVENT(call->answered == HF_INTERNAL ? LOG_ERROR : LOG_DEBUG, "answered",
+              log_text("route", call->route != NULL ? call->route->name : "none"),
+              log_int("status", call->exchange->reply.status),
+              log_text("code", status_code(call->answered)), log_text("client", call->client),
+              log_text("org", call->claims.org), log_text("user", call->claims.user),
+              log_text("request_id", request->request_id),
+              log_slice("traceparent", request->traceparent),
+              log_int("us", mono_now().us - request->received.us));
+}
+
 void
 respond_send(struct api_call *call)
 {
@@ -158,6 +175,7 @@ respond_send(struct api_call *call)
 
     write_rate_headers(&exchange->reply.headers, &call->rate);
     compress_if_wanted(exchange);
+    log_answer(call);
     metric_request(call->route != NULL ? call->route->name : "none", call->answered);
     http_exchange_send(exchange);
     atomic_fetch_sub(&api->unanswered, 1);

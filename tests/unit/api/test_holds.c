@@ -356,7 +356,7 @@ grant_op(struct op *op)
     hold->source = op->source;
     op->hold = hold;
     op->same = grant_is_same;
-    op->status = HF_OK;
+    op->status = grant_is_same ? HF_OK : HF_CREATED;
     op->finish(op);
     op->finish(op); /* as when its transaction is repeated: written anew */
     op->send(op);
