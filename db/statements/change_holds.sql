@@ -46,7 +46,7 @@ lines AS MATERIALIZED (
         count(*) FILTER (WHERE status = 'converted') AS converted,
         bool_or(status = 'expired') AS lapsed,
         (array_agg(status ORDER BY ended_at DESC NULLS LAST, line DESC) FILTER (WHERE status <> 'active'))[1] AS last_status,
-        COALESCE(min(user_id) FILTER (WHERE status = 'active'), min(user_id)) AS owner,
+        (array_agg(user_id ORDER BY status::text = 'active' DESC, ended_at DESC, line DESC))[1] AS owner,
         COALESCE(max(held_until) FILTER (WHERE status = 'active'), max(held_until)) AS until,
         sum(quantity) FILTER (WHERE status = 'active') AS units,
         min(created_at) AS born, bool_or(in_payment AND status = 'active') AS paying

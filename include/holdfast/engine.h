@@ -52,6 +52,13 @@ bool engine_warm_is_up(const struct engine *engine);
 /* Workers plan their statements anew before the next batch (after an import). */
 void engine_replan(struct engine *engine);
 
+/*
+ * The advisory lock of an Idempotency-Key, the same on every node and in every lane. `user` is whose
+ * token it was.
+ */
+int64_t engine_key_lock(struct slice org, struct slice user, struct slice method, struct slice path,
+                        struct slice key);
+
 /* --- reading holds, for the desk ----------------------------------------- */
 
 /*

@@ -8,7 +8,6 @@
 
 #include "idempotency.h"
 
-#define KEY_LOCK_SALT 0x6b657973 /* of engine/keys.c */
 #define KEY_PAUSE_NS  (20 * 1000000L)
 #define KEY_WAIT_US   (2 * TIME_US_PER_S)
 #define DIGEST_BYTES  32
@@ -27,13 +26,7 @@ static const struct slice key_method = { "POST", 4 };
 static int64_t
 lock_number(const struct api_call *call)
 {
-    const struct slice parts[] = { call_org(call), call_user(call), key_method,
-                                   call->exchange->request.path, call->key };
-    uint64_t hash = KEY_LOCK_SALT;
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        hash = hash_stable(parts[i].ptr, parts[i].len, hash);
-    return (int64_t)hash;
+    return engine_key_lock(call_org(call), call_user(call), key_method, call->exchange->request.path, call->key);
 }
 
 static struct slice

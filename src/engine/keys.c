@@ -11,19 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_LOCK_SALT     0x6b657973
+#define KEY_LOCK_SALT     0x6b657973 /* keeps keys' locks apart from other uses of the hash */
 #define KEY_PAUSE_US      (20 * TIME_US_PER_MS)
 #define KEY_WAIT_US       (2 * TIME_US_PER_S) /* then: request_in_progress */
 #define DIGEST_TEXT_BYTES 65
 
 int64_t
-key_lock_key(const struct op *op)
+engine_key_lock(struct slice org, struct slice user, struct slice method, struct slice path, struct slice key)
 {
-    uint64_t hash = KEY_LOCK_SALT;
-    const struct slice parts[] = { op->org, op->actor, op->key_method, op->key_path, op->key };
+    const struct slice parts[] = { org, user, method, path, key };
+    uint64_t           hash = KEY_LOCK_SALT;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         hash = hash_stable(parts[i].ptr, parts[i].len, hash);
     return (int64_t)hash;
+}
+
+int64_t
+key_lock_key(const struct op *op)
+{
+    return engine_key_lock(op->org, op->actor, op->key_method, op->key_path, op->key);
 }
 
 static void
