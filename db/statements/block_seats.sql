@@ -10,11 +10,11 @@
 --
 -- Order inside: lock without waiting, then read the clock, then judge.
 WITH req AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS u(seat, pos)),
+    SELECT $1::text AS org, $2::text AS event, u.* FROM unnest($3::text[]) WITH ORDINALITY AS u(seat, pos)),
 lk AS MATERIALIZED (
     SELECT r.pos, s.status, s.hold_id, s.user_id, s.held_until, s.in_payment, s.version
     FROM req r
-    JOIN seats s ON s.org_id = $1::text AND s.event_id = $2::text AND s.seat_id = r.seat
+    JOIN seats s ON s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
     FOR NO KEY UPDATE OF s SKIP LOCKED),
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 j AS MATERIALIZED (
@@ -22,7 +22,7 @@ j AS MATERIALIZED (
         l.status = 'held' AND NOT l.in_payment AND l.held_until <= clk.now AS over,
         CASE
         WHEN l.pos IS NULL THEN
-            CASE WHEN EXISTS (SELECT 1 FROM seats s WHERE s.org_id = $1 AND s.event_id = $2 AND s.seat_id = r.seat)
+            CASE WHEN EXISTS (SELECT 1 FROM seats s WHERE s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat)
                  THEN 'locked' ELSE 'seat_not_found' END
         WHEN l.status = 'removed' THEN 'seat_not_found'
         WHEN l.status = 'blocked' THEN 'seat_blocked'
@@ -34,13 +34,13 @@ upd AS (
     UPDATE seats s SET status = 'blocked', hold_id = NULL, user_id = NULL, held_until = NULL,
         version = s.version + 1 + j.over::int
     FROM j
-    WHERE j.code = 'ok' AND s.org_id = $1 AND s.event_id = $2 AND s.seat_id = j.seat
+    WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING j.pos, s.version),
 closed AS (
     UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = j.now
     FROM j
     WHERE j.code = 'ok' AND j.over AND h.hold_id = j.hold_id AND h.seat_id = j.seat
-      AND h.org_id = $1 AND h.event_id = $2 AND h.status = 'active'
+      AND h.org_id = j.org AND h.event_id = j.event AND h.status = 'active'
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,

@@ -12,7 +12,7 @@ WITH lk AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED),
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 j AS MATERIALIZED (
-    SELECT clk.now, l.status, l.hold_id, l.user_id, l.held_until, l.in_payment, l.version,
+    SELECT $1::text AS org, $2::text AS event, $3::text AS seat, clk.now, l.status, l.hold_id, l.user_id, l.held_until, l.in_payment, l.version,
         COALESCE(l.status = 'held' AND NOT l.in_payment AND l.held_until <= clk.now, false) AS over,
         CASE
         WHEN l.seat_id IS NULL THEN
@@ -27,13 +27,13 @@ upd AS (
     UPDATE seats s SET status = 'removed', hold_id = NULL, user_id = NULL, held_until = NULL,
         version = s.version + 1 + j.over::int
     FROM j
-    WHERE j.code = 'ok' AND s.org_id = $1 AND s.event_id = $2 AND s.seat_id = $3
+    WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING s.version),
 closed AS (
     UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = j.now
     FROM j
-    WHERE j.code = 'ok' AND j.over AND h.hold_id = j.hold_id AND h.seat_id = $3
-      AND h.org_id = $1 AND h.event_id = $2 AND h.status = 'active'
+    WHERE j.code = 'ok' AND j.over AND h.hold_id = j.hold_id AND h.seat_id = j.seat
+      AND h.org_id = j.org AND h.event_id = j.event AND h.status = 'active'
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,

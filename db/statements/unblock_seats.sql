@@ -6,18 +6,18 @@
 -- transaction is deciding: ask again).
 -- P0001 when rows changed are not those promised. Index: primary key of seats.
 WITH req AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS u(seat, pos)),
+    SELECT $1::text AS org, $2::text AS event, u.* FROM unnest($3::text[]) WITH ORDINALITY AS u(seat, pos)),
 lk AS MATERIALIZED (
     SELECT r.pos, s.status, s.hold_id, s.user_id, s.held_until, s.in_payment, s.version
     FROM req r
-    JOIN seats s ON s.org_id = $1::text AND s.event_id = $2::text AND s.seat_id = r.seat
+    JOIN seats s ON s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
     FOR NO KEY UPDATE OF s SKIP LOCKED),
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 j AS MATERIALIZED (
     SELECT r.*, clk.now, l.status, l.hold_id, l.user_id, l.held_until, l.in_payment, l.version,
         CASE
         WHEN l.pos IS NULL THEN
-            CASE WHEN EXISTS (SELECT 1 FROM seats s WHERE s.org_id = $1 AND s.event_id = $2 AND s.seat_id = r.seat)
+            CASE WHEN EXISTS (SELECT 1 FROM seats s WHERE s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat)
                  THEN 'locked' ELSE 'seat_not_found' END
         WHEN l.status = 'removed' THEN 'seat_not_found'
         WHEN l.status = 'blocked' THEN 'ok'
@@ -27,7 +27,7 @@ j AS MATERIALIZED (
 upd AS (
     UPDATE seats s SET status = 'available', version = s.version + 1
     FROM j
-    WHERE j.code = 'ok' AND s.org_id = $1 AND s.event_id = $2 AND s.seat_id = j.seat
+    WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING j.pos, s.version),
 aud AS (
     INSERT INTO audit_log (at, version, action, org_id, event_id, seat_id, actor, reason, request_id)

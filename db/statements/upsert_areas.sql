@@ -8,7 +8,7 @@
 -- Locks the rows in key order and waits for them, up to lock_timeout (55P03). After lock_event.
 -- Index: primary key of areas.
 WITH req AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[], $4::text[], $5::int4[], $6::int8[]) WITH ORDINALITY
+    SELECT $1::text AS org, $2::text AS event, u.* FROM unnest($3::text[], $4::text[], $5::int4[], $6::int8[]) WITH ORDINALITY
     AS u(area, name, capacity, price, pos)),
 lk AS MATERIALIZED (
     SELECT r.*, a.area_id IS NOT NULL AS old, a.held, a.sold, a.version,
@@ -16,7 +16,7 @@ lk AS MATERIALIZED (
     FROM (SELECT * FROM req ORDER BY area) r
     LEFT JOIN LATERAL (
         SELECT * FROM areas t
-        WHERE t.org_id = $1::text AND t.event_id = $2::text AND t.area_id = r.area
+        WHERE t.org_id = r.org AND t.event_id = r.event AND t.area_id = r.area
         FOR NO KEY UPDATE) a ON true),
 judged AS MATERIALIZED (
     SELECT l.*, CASE WHEN NOT old THEN 'added' WHEN held + sold > capacity THEN 'short'
@@ -25,7 +25,7 @@ judged AS MATERIALIZED (
 upd AS (
     UPDATE areas a SET name = j.name, capacity = j.capacity, price = j.price, version = a.version + 1
     FROM judged j
-    WHERE j.what = 'changed' AND a.org_id = $1 AND a.event_id = $2 AND a.area_id = j.area
+    WHERE j.what = 'changed' AND a.org_id = j.org AND a.event_id = j.event AND a.area_id = j.area
     RETURNING a.area_id, a.version, a.capacity),
 ins AS (
     INSERT INTO areas (org_id, event_id, area_id, name, capacity, price)

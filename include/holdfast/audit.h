@@ -39,7 +39,7 @@ struct audit_violation {
 
 struct audit_report {
     int64_t seats;     /* that were looked at */
-    int64_t holds;     /* distinct lives of holds on seats, and lines of areas */
+    int64_t holds;     /* that have lines */
     int64_t entries;   /* audit rows replayed */
     int64_t violation_count; /* all; the first AUDIT_VIOLATIONS_MAX of them are kept */
     struct audit_violation violations[AUDIT_VIOLATIONS_MAX];

@@ -3,7 +3,7 @@
  *
  *   events_policy.c  the fields of a policy: names, limits, defaults, JSON
  *   events_tx.c      a write of the desk as one transaction, repeated where that helps
- *   seats_batch.c    seats on their way to import_seats, in portions
+ *   seats_batch.c    seats on their way to Postgres, in portions
  *   events_put.c     PUT of an event       events_read.c  GET of one and of all
  *   csv.c, import_rows.c, import.c         seats from a CSV file
  *   seats_tell.c     what a statement changed, told to this node's memory
@@ -25,6 +25,7 @@
 struct cJSON;
 struct api_call;
 struct field_errors;
+struct seat_columns;
 
 /* --- events_policy.c -------------------------------------------------------- */
 
@@ -93,6 +94,9 @@ typedef enum hf_status tx_body(struct pg *pg, void *context);
 HF_MUST_CHECK enum hf_status tx_run(struct pg *pg, struct mono_time deadline, tx_body *body,
                                     void *context);
 
+/* Before a transaction whose plans must fit the tables as they are now. */
+void tx_replan(struct pg *pg);
+
 /* --- seats_batch.c ------------------------------------------------------------ */
 
 #define SEAT_TEXT_BYTES_MAX 128 /* of section, row, number, type */
@@ -110,7 +114,7 @@ struct seat_row {
 struct seat_chunk;
 struct id_slot;
 
-/* Seats to import: columns in portions, and the set of their ids. Zeroed, it is empty. */
+/* Seats to write: columns in portions, and the set of their ids. Zeroed, it is empty. */
 struct seat_batch {
     int64_t            count;
     struct seat_chunk *first, *last;
@@ -129,10 +133,18 @@ struct seat_changes {
     struct pg_result **results; /* one a portion */
 };
 void seat_changes_fini(struct seat_changes *changes);
-/* Writes the batch inside an open transaction. False: pg_tx_next failed, or no memory. */
-HF_MUST_CHECK bool seat_batch_send(struct pg *pg, const struct seat_batch *batch, struct slice org,
-                                   struct slice event, struct slice actor, struct slice request_id,
-                                   struct seat_changes *changes);
+/* Whose seats they are, and who sends them (empty: the system, none). */
+struct seat_origin {
+    struct slice org, event, actor, request_id;
+};
+
+/*
+ * Writes the batch inside an open transaction, before which tx_replan was called. False: pg_tx_next failed, or no memory.
+ */
+HF_MUST_CHECK bool seat_batch_send(struct pg *pg, const struct seat_batch *batch,
+                                   const struct seat_origin *origin, struct seat_changes *changes);
+/* Columns of change_seats, for seats_tell. */
+extern const struct seat_columns seat_change_columns;
 
 /* --- seats_tell.c --------------------------------------------------------------- */
 

@@ -541,6 +541,15 @@ count_seats(struct pg *pg, struct put *put)
     return HF_OK;
 }
 
+static bool
+write_seats(struct pg *pg, struct put *put)
+{
+    struct seat_origin origin = { call_org(put->call), put->call->event, call_user(put->call),
+                                  request_id(put->call) };
+
+    return seat_batch_send(pg, &put->seats, &origin, &put->changes);
+}
+
 struct put_tx {
     struct put *put;
     int64_t     version; /* after the change */
@@ -558,8 +567,7 @@ put_body(struct pg *pg, void *context)
     enum hf_status status = lock_row(pg, put);
     if (status == HF_OK)
         status = write_areas(pg, put); /* areas are waited for, so they come before seats */
-    if (status == HF_OK && !seat_batch_send(pg, &put->seats, call_org(put->call), put->call->event,
-                                            call_user(put->call), request_id(put->call), &put->changes))
+    if (status == HF_OK && !write_seats(pg, put))
         status = HF_INTERNAL;
     if (status == HF_OK)
         status = write_row(pg, put, &tx->version);
@@ -570,11 +578,6 @@ put_body(struct pg *pg, void *context)
 
 /* --- telling and answering -------------------------------------------------------------- */
 
-/* Columns of import_seats. */
-static const struct seat_columns import_columns = {
-    .seat = 1, .version = 2, .status = 3, .hold = 4, .user = 5, .until = 6, .in_payment = 7
-};
-
 static void
 tell_memory(struct put *put, struct mono_time began)
 {
@@ -583,7 +586,8 @@ tell_memory(struct put *put, struct mono_time began)
 
     event_row_learn(node, org, &put->wish, began);
     for (int i = 0; i < put->changes.result_count; i++)
-        seats_tell(node, org, put->wish.event, put->changes.results[i], &import_columns, NULL, began);
+        seats_tell(node, org, put->wish.event, put->changes.results[i],
+                   &seat_change_columns, NULL, began);
     if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0)
         seat_maps_invalidate(node->maps, org, put->wish.event);
     if (put->changes.added > 0)
@@ -612,6 +616,8 @@ put_once(struct put *put, struct desk_tools *tools, const struct event_row *stor
 
     put->created = stored->version == 0;
     put->row_differs = rows_differ(&put->wish, stored);
+    if (put->seats.count > 0)
+        tx_replan(tools->pg);
     enum hf_status status = tx_run(tools->pg, put->call->deadline, put_body, &tx);
     if (status == HF_OK) {
         put->wish.version = tx.version;

@@ -132,3 +132,11 @@ tx_run(struct pg *pg, struct mono_time deadline, tx_body *body, void *context)
     }
     return final_status(pg, outcome, status);
 }
+
+void
+tx_replan(struct pg *pg)
+{
+    /* A connection that broke has new plans anyway when it is opened again. */
+    if (pg_replan(pg) != PG_DONE)
+        LOG_EVENT(LOG_DEBUG, "replan_failed", log_text("error", pg_last_error(pg)));
+}

@@ -10,11 +10,6 @@
 
 #define IMPORT_TIME_US (60 * (int64_t)TIME_US_PER_S) /* 100,000 rows take a few seconds, a slow disk more */
 
-/* Columns of import_seats. */
-static const struct seat_columns columns = {
-    .seat = 1, .version = 2, .status = 3, .hold = 4, .user = 5, .until = 6, .in_payment = 7
-};
-
 static void
 tell_memory(struct api_call *call, struct desk_tools *tools, const struct seat_changes *changes,
             struct mono_time began)
@@ -24,7 +19,8 @@ tell_memory(struct api_call *call, struct desk_tools *tools, const struct seat_c
     if (changes->added == 0 && changes->changed == 0)
         return;
     for (int i = 0; i < changes->result_count; i++)
-        seats_tell(tools->node, call_org(call), call->event, changes->results[i], &columns, NULL, began);
+        seats_tell(tools->node, call_org(call), call->event, changes->results[i],
+                   &seat_change_columns, NULL, began);
     seat_maps_invalidate(tools->node->maps, call_org(call), call->event);
     engine_replan(tools->node->engine);
     /* The event has another version now. That memory can't learn it here costs a hold request one more read. */
@@ -53,12 +49,14 @@ static void
 import_run(struct api_call *call, struct desk_tools *tools)
 {
     struct mono_time began = mono_now();
+
+    call->deadline.us = began.us + IMPORT_TIME_US; /* also for what comes after: its answer is kept for a key */
     struct seat_import import = { .org = call_org(call),
                                   .event = call->event,
                                   .actor = call_user(call),
                                   .request_id = slice_of(call->exchange->request.request_id),
                                   .csv = call->exchange->request.body,
-                                  .deadline = { began.us + IMPORT_TIME_US } };
+                                  .deadline = call->deadline };
     struct seat_import_result result;
     struct buf body = { 0 };
     enum hf_status status = seat_import_run(tools->pg, &call->arena, &import, &result);

@@ -1,7 +1,7 @@
 /*
  * seats_batch.c - seats on their way to Postgres: columns in portions, and no id twice.
  *
- * A portion is one run of import_seats: large enough that its cost per seat is that of
+ * A portion is one run of change_seats, and one of add_seats: large enough that its cost per seat is that of
  * the rows alone, small enough that its answer and its locks stay modest.
  */
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define CHUNK_SEATS    5000
 #define SLOTS_AT_FIRST 1024
 
-/* In the order of the parameters of import_seats. */
+/* In the order of the parameters of change_seats and add_seats. */
 enum column { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y, ATTRIBUTES, COLUMN_COUNT };
 
 static const enum pg_type column_types[COLUMN_COUNT] = {
@@ -173,39 +173,51 @@ seat_changes_fini(struct seat_changes *changes)
 }
 
 static void
-chunk_send(struct pg *pg, struct seat_chunk *chunk, struct slice org, struct slice event,
-           struct slice actor, struct slice request_id)
+add_optional(struct pg_params *params, struct slice text)
+{
+    if (text.len > 0)
+        pg_param_text(params, text);
+    else
+        pg_param_null(params);
+}
+
+static void
+add_columns(struct pg_params *params, struct seat_chunk *chunk, const struct seat_origin *origin)
+{
+    pg_params_init(params);
+    pg_param_text(params, origin->org);
+    pg_param_text(params, origin->event);
+    for (int i = 0; i < COLUMN_COUNT; i++)
+        pg_param_array(params, &chunk->columns[i]);
+}
+
+/* NULL: the transaction has failed. */
+static struct pg_result *
+chunk_change(struct pg *pg, struct seat_chunk *chunk, const struct seat_origin *origin)
 {
     struct pg_params params;
 
-    pg_params_init(&params);
-    pg_param_text(&params, org);
-    pg_param_text(&params, event);
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        pg_param_array(&params, &chunk->columns[i]);
-    if (actor.len > 0)
-        pg_param_text(&params, actor);
-    else
-        pg_param_null(&params);
-    if (request_id.len > 0)
-        pg_param_text(&params, request_id);
-    else
-        pg_param_null(&params);
-    pg_tx_send(pg, STATEMENT_IMPORT_SEATS, &params);
+    add_columns(&params, chunk, origin);
+    add_optional(&params, origin->actor);
+    add_optional(&params, origin->request_id);
+    pg_tx_send(pg, STATEMENT_CHANGE_SEATS, &params);
+    return pg_tx_next(pg);
 }
 
-/* Columns of import_seats that matter here. */
-enum { ADDED, CHANGED_SEAT };
-
-static void
-count_changes(struct seat_changes *changes, const struct pg_result *rows)
+/* -1: the transaction has failed. */
+static int64_t
+chunk_add_new(struct pg *pg, struct seat_chunk *chunk, const struct seat_origin *origin)
 {
-    int count = pg_rows(rows);
+    struct pg_params params;
 
-    if (count > 0)
-        changes->added += pg_get_int(rows, 0, ADDED);
-    if (count > 1 || (count == 1 && !pg_is_null(rows, 0, CHANGED_SEAT)))
-        changes->changed += count;
+    add_columns(&params, chunk, origin);
+    pg_tx_send(pg, STATEMENT_ADD_SEATS, &params);
+    struct pg_result *rows = pg_tx_next(pg);
+    if (rows == NULL)
+        return -1;
+    int64_t added = pg_get_int(rows, 0, 0);
+    pg_result_free(&rows);
+    return added;
 }
 
 static int
@@ -218,21 +230,29 @@ chunk_count(const struct seat_batch *batch)
     return count;
 }
 
+/*
+ * All changes come before the first new seat: the plan of change_seats was made for the
+ * table as it was. One portion at a time: the answers of many would fill both ends' buffers.
+ */
 bool
-seat_batch_send(struct pg *pg, const struct seat_batch *batch, struct slice org, struct slice event,
-                struct slice actor, struct slice request_id, struct seat_changes *changes)
+seat_batch_send(struct pg *pg, const struct seat_batch *batch, const struct seat_origin *origin,
+                struct seat_changes *changes)
 {
     changes->results = calloc((size_t)chunk_count(batch) + 1, sizeof(struct pg_result *));
     if (changes->results == NULL || batch->failed)
         return false;
     for (struct seat_chunk *chunk = batch->first; chunk != NULL; chunk = chunk->next) {
-        /* One at a time: the answers of many portions at once would fill both ends' buffers. */
-        chunk_send(pg, chunk, org, event, actor, request_id);
-        struct pg_result *rows = pg_tx_next(pg);
+        struct pg_result *rows = chunk_change(pg, chunk, origin);
         if (rows == NULL)
             return false;
         changes->results[changes->result_count++] = rows;
-        count_changes(changes, rows);
+        changes->changed += pg_rows(rows);
+    }
+    for (struct seat_chunk *chunk = batch->first; chunk != NULL; chunk = chunk->next) {
+        int64_t added = chunk_add_new(pg, chunk, origin);
+        if (added < 0)
+            return false;
+        changes->added += added;
     }
     return true;
 }

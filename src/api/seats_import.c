@@ -77,8 +77,9 @@ import_body(struct pg *pg, void *context)
     enum hf_status status = lock_event(pg, tx->import);
     if (status != HF_OK)
         return status;
-    if (!seat_batch_send(pg, tx->batch, tx->import->org, tx->import->event, tx->import->actor,
-                         tx->import->request_id, tx->changes))
+    struct seat_origin origin = { tx->import->org, tx->import->event, tx->import->actor,
+                                  tx->import->request_id };
+    if (!seat_batch_send(pg, tx->batch, &origin, tx->changes))
         return HF_INTERNAL;
     bool changed = tx->changes->added > 0 || tx->changes->changed > 0;
     return changed ? touch_event(pg, tx) : HF_OK;
@@ -101,6 +102,7 @@ seat_import_run(struct pg *pg, struct arena *arena, const struct seat_import *im
             result->errors = errors;
             status = HF_INVALID_FIELD;
         } else {
+            tx_replan(pg);
             status = tx_run(pg, import->deadline, import_body, &tx);
         }
         if (status == HF_OK) {

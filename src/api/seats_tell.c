@@ -8,6 +8,10 @@
 
 #define NEWS_AT_ONCE 256
 
+const struct seat_columns seat_change_columns = {
+    .seat = 0, .version = 1, .status = 2, .hold = 3, .user = 4, .until = 5, .in_payment = 6
+};
+
 bool
 seat_view_read(const struct pg_result *rows, int row, const struct seat_columns *columns,
                struct seat_view *view)

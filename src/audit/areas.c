@@ -1,5 +1,6 @@
 /*
- * areas.c - general admission: versions without gap or double, counts that are sums of lines.
+ * areas.c - general admission: versions without gap or double, counts that are sums of lines;
+ * and how many holds there are.
  */
 #include <stdio.h>
 
@@ -29,6 +30,8 @@ static const char versions_sql[] =
     " HAVING count(l.id) <> a.version OR count(DISTINCT l.version) <> a.version"
     " OR COALESCE(max(l.version), 0) <> a.version OR COALESCE(min(l.version), 1) <> 1"
     " ORDER BY 1, 2, 3 LIMIT 1000";
+
+static const char holds_sql[] = "SELECT count(DISTINCT hold_id) FROM seat_holds WHERE " SCOPE;
 
 static struct audit_violation *
 add(struct audit_report *report, const char *kind, const struct pg_result *rows, int row)
@@ -82,6 +85,11 @@ areas_check(struct pg *pg, struct slice org, struct slice event, struct mono_tim
         outcome = pg_run_text(pg, versions_sql, 2, values, deadline, &rows);
     if (outcome == PG_DONE)
         tell_versions(report, rows);
+    pg_result_free(&rows);
+    if (outcome == PG_DONE)
+        outcome = pg_run_text(pg, holds_sql, 2, values, deadline, &rows);
+    if (outcome == PG_DONE)
+        report->holds = pg_get_int(rows, 0, 0);
     pg_result_free(&rows);
     return outcome;
 }

@@ -80,7 +80,6 @@ life_begin(struct story *story, const struct uuid *hold)
         story->life_room = room;
     }
     story->lives[story->life_count++] = (struct life){ *hold, LIFE_ACTIVE };
-    story->report->holds++;
 }
 
 /* The life that is running is the last one: lives don't overlap, or that was told already. */
