@@ -8,14 +8,15 @@ import pytest
 from support.bystander import all_rows
 from support.swarm import drive, hold_shot, shot, tally
 
-USERS = 40
+NODE_SETTINGS = {"request_timeout": "30s"}  # a slow machine is no fault
+USERS = 30
 TRIES = 8
 LIMIT = 4
 
 
 @pytest.fixture(params=["one node", "two nodes"])
 def nodes(request, node, start_node):
-    return [node, node] if request.param == "one node" else [node, start_node()]
+    return [node, node] if request.param == "one node" else [node, start_node(**NODE_SETTINGS)]
 
 
 def each_at_once(users, shots_of):

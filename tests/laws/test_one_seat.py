@@ -3,6 +3,7 @@
 from support.swarm import hold_shot, tally, volley
 from support.truth import seats_of
 
+NODE_SETTINGS = {"request_timeout": "30s"}  # a slow machine is no fault
 USERS = 1000
 
 
@@ -21,7 +22,7 @@ def test_of_a_thousand_users_at_once_one_gets_the_seat(admin, event, db, org, pr
 
 
 def test_of_a_thousand_users_at_two_nodes_one_gets_the_seat(admin, node, start_node, event, db, org, prove):
-    nodes = [node, start_node()]
+    nodes = [node, start_node(**NODE_SETTINGS)]
     answers = volley([hold_shot(admin.as_user().at(nodes[n % 2]), event, "A-1") for n in range(USERS)])
     winner = the_winner(answers)
     here = winner.headers["X-Holdfast-Node"]
