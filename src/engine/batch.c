@@ -29,6 +29,8 @@ compare_keys(const void *a, const void *b)
 static void
 add_sorted(struct pg_array *array, int64_t *keys, int count)
 {
+    if (count == 0)
+        return; /* keys may be NULL then, which qsort may not be given */
     qsort(keys, (size_t)count, sizeof(*keys), compare_keys);
     for (int i = 0; i < count; i++)
         if (i == 0 || keys[i] != keys[i - 1])

@@ -22,16 +22,22 @@ def test_holds_go_on_without_any_redis(start_node, client, event, check_audit):
     check_audit(event)
 
 
-def test_holds_go_on_when_redis_dies_and_when_it_comes_back(on_own_redis, event, check_audit):
+def test_holds_go_on_when_redis_dies_and_when_it_comes_back(on_own_redis, admin, check_audit):
     user, redis = on_own_redis
+    event = admin.make_event(400)
+    free = (f"A-{n}" for n in range(2, 401))
     user.held(event, "A-1")
     redis.kill()
-    user.held(event, "A-2", cart="cart-2")
+    for _ in range(10):  # more than it takes to open the breaker
+        user.held(event, next(free))
     user.as_user().hold_one(event, "A-1").expect(409, "seat_taken")
     redis.start()
-    user.held(event, "A-3", cart="cart-3")
-    wait_until(lambda: user.node.metrics()['holdfast_pool_up{pool="redis"}'] == 1, timeout=60)
-    user.held(event, "A-4", cart="cart-4")
+
+    def used_again():
+        user.held(event, next(free))
+        return user.node.metrics()['holdfast_pool_up{pool="redis"}'] == 1
+
+    wait_until(used_again, timeout=40, every=0.2)
     check_audit(event)
 
 
