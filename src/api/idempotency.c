@@ -20,7 +20,7 @@ key_is_valid(struct slice key)
     if (key.len < 1 || key.len > KEY_BYTES_MAX)
         return false;
     for (size_t i = 0; i < key.len; i++) {
-        if (key.ptr[i] <= ' ' || key.ptr[i] > '~')
+        if (key.ptr[i] < ' ' || key.ptr[i] > '~')
             return false;
     }
     return true;
@@ -44,7 +44,7 @@ idempotency_read(struct api_call *call)
         return true;
     struct slice key = without_quotes(request->idempotency_key);
     if (!key_is_valid(key)) {
-        respond_field_error(call, "Idempotency-Key", "is not 1-255 visible ASCII characters");
+        respond_field_error(call, "Idempotency-Key", "is not 1-255 printable ASCII characters");
         return false;
     }
     call->key = key;
