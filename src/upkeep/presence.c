@@ -6,7 +6,7 @@
  * knows rests on reads before that and is void: distrust first, then trust anew.
  *
  * A crashed node's row lives for 10 s. Who starts again under the same name watches that
- * row for three beats: if it moves, the other one lives; if not, it is taken over.
+ * row for two beats: if it moves, the other one lives; if not, it is taken over.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "holdfast/seat_map.h"
 #include "upkeep_internal.h"
 
-#define WATCH_US      (3200 * (int64_t)TIME_US_PER_MS) /* three heartbeats and a bit */
+#define WATCH_US      (2500 * (int64_t)TIME_US_PER_MS) /* two heartbeats, and half of one to be late */
 #define LOOK_MS       100
 #define ALONE_READ_US (2 * (int64_t)TIME_US_PER_S)
 #define JOIN_US       (5 * (int64_t)TIME_US_PER_S)
