@@ -53,7 +53,7 @@ counted AS MATERIALIZED (
         WHERE h.org_id = d.org AND h.event_id = d.event AND h.user_id = d.usr
           AND h.status IN ('active', 'converted')
           AND (h.status = 'converted' OR h.in_payment OR h.held_until > clk.now)) c),
-j AS MATERIALIZED (
+j AS (
     SELECT r.*, clk.now, e.hold_ttl, e.max_seats_per_hold, e.max_seats_per_user, c.units,
         l.pos IS NOT NULL AND l.status = 'held' AS takeover,
         COALESCE(l.version, m.version) AS seen_version,
@@ -82,16 +82,14 @@ j AS MATERIALIZED (
         SELECT s.status, s.hold_id, s.user_id, s.held_until, s.version, s.in_payment FROM seats s
         WHERE l.pos IS NULL AND s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
         OFFSET 0) m ON true),
-k AS MATERIALIZED (
-    SELECT j.*, count(*) OVER w AS n, bool_and(code = 'ok') OVER w AS free
+k AS ( -- seats that the user has already neither count nor stand in the way of a limit
+    SELECT j.*, count(*) FILTER (WHERE code <> 'own') OVER w AS fresh, bool_and(code = 'ok') OVER w AS free
     FROM j WINDOW w AS (PARTITION BY ord)),
 t AS MATERIALIZED (
-    SELECT k.*,
-        n > max_seats_per_hold AS too_many,
-        COALESCE(max_seats_per_user > 0 AND units + n > max_seats_per_user, false) AS over_limit,
-        free AND n <= max_seats_per_hold
-            AND COALESCE(max_seats_per_user = 0 OR units + n <= max_seats_per_user, true) AS taken
-    FROM k),
+    SELECT k.*, too_many, over_limit, free AND NOT too_many AND NOT over_limit AS taken
+    FROM k CROSS JOIN LATERAL (
+        SELECT COALESCE(fresh > max_seats_per_hold, false) AS too_many,
+            COALESCE(max_seats_per_user > 0 AND fresh > 0 AND units + fresh > max_seats_per_user, false) AS over_limit) x),
 upd AS (
     UPDATE seats s
     SET status = 'held', hold_id = t.hold, user_id = t.usr, version = s.version + 1 + t.takeover::int,

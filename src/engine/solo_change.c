@@ -75,11 +75,17 @@ plan_growth(struct solo *solo, int *resize, int *resize_count)
     solo->add_count = solo->new_area_count = *resize_count = 0;
     if (solo->adds == NULL || solo->new_areas == NULL)
         return false;
+    solo->planned = -op->drop_count;
+    for (int i = 0; i < solo->before->line_count; i++)
+        solo->planned += solo->before->lines[i].quantity;
     for (int i = 0; i < op->seat_count; i++)
         if (!view_has_seat(solo->before, op->seats[i].id) && !op->seats[i].own)
             solo->adds[solo->add_count++] = i;
+    solo->planned += solo->add_count;
     for (int i = 0; i < op->area_count; i++) {
         const struct hold_line *line = view_area(solo->before, op->areas[i].id);
+        if (line == NULL || op->kind == OP_PATCH)
+            solo->planned += op->areas[i].quantity - (line ? line->quantity : 0);
         if (line == NULL && op->areas[i].quantity > 0)
             solo->new_areas[solo->new_area_count++] = i;
         else if (line != NULL && op->kind == OP_PATCH && line->quantity != op->areas[i].quantity)
@@ -111,15 +117,15 @@ send_and_judge_growth(struct solo *solo, int *resize, int resize_count)
                                   .line_next = solo->before->line_last + 1, .hold = solo->result_hold,
                                   .user = solo->before->user, .cart_token = solo->before->cart_token,
                                   .source = solo->before->source };
+    solo_send_count(solo, solo->before->user);
     if (drops)
         send_solo_change(batch, op, &solo->result_hold, 1, "user_cancelled");
     if (resize_count > 0)
         send_resize(solo, resize, resize_count);
     solo_send_takes(solo, &growth);
-    solo_send_count(solo, solo->before->user);
     pg_tx_flush(batch->worker->pg);
-    if ((drops && !batch_next(batch, &batch->rows.changes)) || (resize_count > 0 && !batch_next(batch, &solo->sizes)) ||
-        !solo_read_takes(solo) || !batch_next(batch, &solo->units))
+    if (!batch_next(batch, &solo->units) || (drops && !batch_next(batch, &batch->rows.changes)) || (resize_count > 0 && !batch_next(batch, &solo->sizes)) ||
+        !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_OK);
     if (op->fate == FATE_ANSWER && drops)

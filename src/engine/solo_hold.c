@@ -14,10 +14,10 @@ solo_run_mixed(struct solo *solo)
     if (!solo_take_all(solo))
         return false;
     int locks = solo_send_locks(solo, op->user, NULL);
-    solo_send_takes(solo, NULL);
     solo_send_count(solo, op->user);
+    solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
-    if (!solo_skip(solo, locks) || !solo_read_takes(solo) || !batch_next(&solo->batch, &solo->units))
+    if (!solo_skip(solo, locks) || !batch_next(&solo->batch, &solo->units) || !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_CREATED);
     if (op->fate == FATE_ANSWER && !op->same)
@@ -96,11 +96,11 @@ solo_run_replace(struct solo *solo)
     send_lock_areas(&solo->batch);
     if (count > 0)
         send_solo_change(&solo->batch, op, holds, count, "replaced");
-    solo_send_takes(solo, NULL);
     solo_send_count(solo, op->user);
+    solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
     if (!solo_skip(solo, 1) || (count > 0 && !batch_next(&solo->batch, &solo->batch.rows.changes)) ||
-        !solo_read_takes(solo) || !batch_next(&solo->batch, &solo->units))
+        !batch_next(&solo->batch, &solo->units) || !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_CREATED);
     if (op->fate == FATE_ANSWER && count > 0)

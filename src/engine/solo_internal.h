@@ -26,6 +26,7 @@ struct solo {
     bool              resized;
     struct pg_result *sizes;        /* resize_areas */
     struct pg_result *units;        /* count_units */
+    int64_t           planned;      /* units that the hold shall have */
     bool              sent_changes;
 };
 
@@ -44,7 +45,7 @@ HF_MUST_CHECK bool solo_skip(struct solo *solo, int results);
 /* Sends the locks of a user (may be empty), of a hold (may be NULL), and of areas. Returns how many results are due. */
 int solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold);
 void solo_send_count(struct solo *solo, struct slice user);
-/* After solo_send_count's result: what the user would then have, against the policy. */
+/* After solo_send_count's result: what the user would have with solo->planned, against the policy. */
 void solo_judge_limits(struct solo *solo);
 /* Plans to take every seat and area of the request. False: no memory. */
 HF_MUST_CHECK bool solo_take_all(struct solo *solo);

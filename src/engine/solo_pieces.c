@@ -152,21 +152,15 @@ solo_send_count(struct solo *solo, struct slice user)
     pg_tx_send(solo->batch.worker->pg, STATEMENT_COUNT_UNITS, &params);
 }
 
-/*
- * Counted after the changes: what the user would then have. Seats that were refused are not in it, so
- * they are added: a limit is told before "taken".
- */
+/* Counted before anything is taken: what the user has beside this hold, and what the hold shall have. */
 void
 solo_judge_limits(struct solo *solo)
 {
     const struct policy *policy = &solo->op->info.policy;
-    int64_t refused = 0;
-    for (int row = solo->op->row_first; solo->batch.rows.seats != NULL && row < solo->op->row_end; row++)
-        refused += !pg_get_bool(solo->batch.rows.seats, row, HS_TAKEN);
-    int64_t in_hold = pg_get_int(solo->units, 0, 1) + refused, of_user = pg_get_int(solo->units, 0, 0) + refused;
-    if (in_hold > policy->max_seats_per_hold)
+    int64_t              elsewhere = pg_get_int(solo->units, 0, 0) - pg_get_int(solo->units, 0, 1);
+    if (solo->planned > policy->max_seats_per_hold)
         solo_merge(solo->op, HF_TOO_MANY_SEATS);
-    if (policy->max_seats_per_user > 0 && of_user > policy->max_seats_per_user)
+    if (policy->max_seats_per_user > 0 && elsewhere + solo->planned > policy->max_seats_per_user)
         solo_merge(solo->op, HF_USER_LIMIT);
 }
 
@@ -243,8 +237,11 @@ solo_take_all(struct solo *solo)
     solo->add_count = solo->new_area_count = 0;
     for (int i = 0; i < op->seat_count; i++)
         solo->adds[solo->add_count++] = i;
-    for (int i = 0; i < op->area_count; i++)
+    solo->planned = op->seat_count;
+    for (int i = 0; i < op->area_count; i++) {
         solo->new_areas[solo->new_area_count++] = i;
+        solo->planned += op->areas[i].quantity;
+    }
     return true;
 }
 
