@@ -31,6 +31,8 @@ const struct route routes[] = {
     { HTTP_METHOD_POST, "/api/admin/seats/block", ACCESS_ADMIN, LIMIT_GENERAL, BODY_JSON, seats_block, "seats_block" },
     { HTTP_METHOD_POST, "/api/admin/seats/unblock", ACCESS_ADMIN, LIMIT_GENERAL, BODY_JSON, seats_unblock, "seats_unblock" },
     { HTTP_METHOD_GET, "/api/admin/verify/{event}", ACCESS_ADMIN, LIMIT_GENERAL, BODY_NONE, admin_verify_get, "admin_verify_get" },
+    { HTTP_METHOD_GET, "/admin/abuse/recent", ACCESS_ADMIN, LIMIT_NONE, BODY_NONE, abuse_recent_get, "abuse_recent" },
+    { HTTP_METHOD_POST, "/admin/abuse/unblock/{ip}", ACCESS_ADMIN, LIMIT_NONE, BODY_JSON, abuse_unblock_post, "abuse_unblock" },
 
     { HTTP_METHOD_GET, "/health", ACCESS_OPEN, LIMIT_NONE, BODY_NONE, health_get, "health" },
     { HTTP_METHOD_GET, "/livez", ACCESS_OPEN, LIMIT_NONE, BODY_NONE, health_get, "health" },
