@@ -417,7 +417,7 @@ a_key_that_is_none_is_refused(void **state)
     (void)state;
     memset(long_key, 'k', sizeof(long_key));
     long_key[256] = '\0';
-    ask_keyed("/api/holds", GOOD, "a b");
+    ask_keyed("/api/holds", GOOD, "a\tb");
     assert_problem(400, "invalid_field");
     assert_wrong_field(0, "Idempotency-Key");
     ask_keyed("/api/holds", GOOD, "\"\"");
