@@ -1,10 +1,12 @@
 """Law 7: unknown is not failure. The connection to Postgres ends around COMMIT; what the client hears is what stands."""
 
 import itertools
+import os
+import signal
 
 import pytest
 
-from support.bystander import HOLD_ALL_WRITES, all_rows, await_waiting, execute, holding, one_value
+from support.bystander import CLOSE_GATE, HOLD_ALL_WRITES, all_rows, await_waiting, execute, gate, holding, one_value
 from support.client import Client
 from support.swarm import ask, hold_shot, shot
 from support.truth import seats_of
@@ -167,34 +169,58 @@ def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(start_node, pr
 # --- sessions that Postgres ends -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def gate(db, database_url):
-    """gate(deferred): whoever inserts a hold passes a row that somebody may lock; deferred: within COMMIT."""
-    def make(deferred):
-        kind, tail = ("CONSTRAINT TRIGGER", "DEFERRABLE INITIALLY DEFERRED") if deferred else ("TRIGGER", "")
-        execute(db, "CREATE TABLE gate (id int PRIMARY KEY); INSERT INTO gate VALUES (1)")
-        execute(db, f"""
-            CREATE FUNCTION at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN PERFORM FROM gate FOR SHARE; RETURN NULL; END $$;
-            CREATE {kind} at_gate AFTER INSERT ON seat_holds {tail} FOR EACH ROW EXECUTE FUNCTION at_gate()""")
-
-    yield make
-    execute(db, "DROP TRIGGER at_gate ON seat_holds; DROP FUNCTION at_gate(); DROP TABLE gate")
-
-
 @pytest.mark.parametrize("deferred", [False, True], ids=["in a statement", "within COMMIT"])
 def test_what_a_client_hears_when_its_session_is_terminated_is_what_stands(
-        admin, gate, deferred, db, org, database_url, prove):
-    gate(deferred)
+        admin, node, deferred, db, org, database_url, prove):
     event = admin.make_event(20)
-    for n in range(1, 21):
-        user = admin.as_user()
-        with holding(database_url, "SELECT FROM gate FOR UPDATE") as bystander:
+    with gate(db, deferred):
+        for n in range(1, 21):
+            user = admin.as_user()
+            with holding(database_url, CLOSE_GATE) as bystander:
+                wire = ask(hold_shot(user, event, f"A-{n}", cart=f"cart-{n}"))
+                pid = await_waiting(db)[0]
+                assert wire.silent()
+                execute(db, "SELECT pg_terminate_backend(%s)", (pid,))
+                wait_until(lambda: one_value(db, "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", (pid,)) == 0)
+                bystander.release()
+            assert_true(db, org, user, event, f"A-{n}", f"cart-{n}", wire.answer(timeout=20))
+    prove(event)
+
+
+def test_what_a_client_hears_of_a_commit_that_hangs_is_what_stands(start_node, admin, db, org, database_url, prove):
+    """Its backend stands still in the middle of COMMIT, past the request's deadline, and goes on long after."""
+    node = start_node(request_timeout="1500ms", workers=1)
+    event = admin.make_event(4)
+    for n in range(1, 5):
+        user = Client(node, org, f"user-{n}")
+        with gate(db), holding(database_url, CLOSE_GATE) as bystander:
             wire = ask(hold_shot(user, event, f"A-{n}", cart=f"cart-{n}"))
             pid = await_waiting(db)[0]
-            assert wire.silent()
-            execute(db, "SELECT pg_terminate_backend(%s)", (pid,))
-            wait_until(lambda: one_value(db, "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", (pid,)) == 0)
-            bystander.release()
-        assert_true(db, org, user, event, f"A-{n}", f"cart-{n}", wire.answer(timeout=20))
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                bystander.release()
+                answer = wire.answer(timeout=20)
+                assert (answer.status, answer.code) == (503, "outcome_unknown")
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            # The trigger goes only when the transaction has ended, one way or the other.
+        assert_true(db, org, user, event, f"A-{n}", f"cart-{n}", answer)
     prove(event)
+
+
+def test_a_node_that_drains_waits_for_its_commits(start_node, admin, db, org, database_url, prove):
+    node = start_node()
+    user = Client(node, org, "user-1")
+    event = admin.make_event(2)
+    with gate(db):
+        with holding(database_url, CLOSE_GATE) as bystander:
+            wire = ask(hold_shot(user, event, "A-1"))
+            await_waiting(db)
+            node.signal(signal.SIGTERM)
+            wait_until(lambda: "draining" in node.log_text())
+            assert wire.silent()
+            bystander.release()
+        told = wire.answer(timeout=20).expect(201).json
+        assert node.await_end() == 0
+    assert lines_of_cart(db, org, "cart-1") == [(told["hold_id"], "active")]
+    prove(event, [told])

@@ -79,6 +79,23 @@ def trigger(db, name, table, when, body, deferred=False):
         execute(db, f"DROP TRIGGER {name} ON {table}; DROP FUNCTION {name}()")
 
 
+CLOSE_GATE = "SELECT FROM gate FOR UPDATE"
+
+
+@contextlib.contextmanager
+def gate(db, deferred=True):
+    """Whoever inserts a line of a hold passes a row that holding(url, CLOSE_GATE) may lock; deferred: within COMMIT.
+
+    It may be closed for less than lock_timeout (500 ms) and its repeats.
+    """
+    execute(db, "CREATE TABLE gate (id int PRIMARY KEY); INSERT INTO gate VALUES (1)")
+    try:
+        with trigger(db, "at_gate", "seat_holds", "AFTER INSERT", "PERFORM FROM gate FOR SHARE; RETURN NULL;", deferred):
+            yield
+    finally:
+        execute(db, "DROP TABLE gate")
+
+
 def execute(db, statement, parameters=None):
     with db.cursor() as cursor:
         cursor.execute(statement, parameters)
