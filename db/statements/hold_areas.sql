@@ -4,12 +4,8 @@
 -- moves its counter once, dropping what no longer fits (small ones behind a large one still do).
 -- A hold of several areas comes alone in its transaction, since the sum knows one area only.
 -- $1 int4[] which hold of the batch   $2 text[] org     $3 text[] event      $4 text[] area
--- $5 int4[] quantity                  $6 uuid[] hold id $7 text[] user       $8 text[] cart token
--- $9 int4[] ttl in s (0: the policy's) $10 text[] source $11 int8[] event version prepared with
--- $12 bool[] may hold before or after the sale          $13 text[] customer's e-mail
--- $14 text[] actor   $15 text[] request id              $16 int4[] line number in the hold
--- $17 timestamptz[] end of an existing hold that grows (null: a new hold)
--- $18 timestamptz[] birth of that hold
+-- $5 to $17: of the hold, as in hold_seats
+-- $18 int4[] quantity
 -- $19 bool[] the hold is of areas only: an active one of the same user, cart and quantities is the answer
 --
 -- Columns: pos, ord, code, taken, hold, until, price, version, born, now, held, sold (of the area).
@@ -18,11 +14,11 @@
 -- lock_areas and the users' locks come before it. P0001 when rows changed are not those promised.
 -- Indexes: primary keys; seat_holds_user.
 WITH req AS MATERIALIZED (
-    SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::int4[], $6::uuid[],
-        $7::text[], $8::text[], $9::int4[], $10::text[], $11::int8[], $12::bool[], $13::text[],
-        $14::text[], $15::text[], $16::int4[], $17::timestamptz[], $18::timestamptz[], $19::bool[])
-    WITH ORDINALITY AS u(ord, org, event, area, quantity, hold, usr, cart, ttl, source, ver,
-        privileged, email, actor, rid, line, until, born, look, pos)),
+    SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[],
+        $7::text[], $8::int4[], $9::text[], $10::int8[], $11::bool[], $12::text[], $13::text[],
+        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::int4[], $19::bool[])
+    WITH ORDINALITY AS u(ord, org, event, area, hold, usr, cart, ttl, source, ver, privileged,
+        email, actor, rid, line, until, born, quantity, look, pos)),
 ev AS MATERIALIZED (
     SELECT e.* FROM (SELECT DISTINCT org, event FROM req) d
     JOIN events e ON e.org_id = d.org AND e.event_id = d.event),

@@ -519,13 +519,20 @@ batch_give_up(struct batch *batch, enum hf_status alone)
     batch_fail(batch, alone);
 }
 
-static bool
-may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats)
+bool
+batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats)
 {
-    if (outcome == PG_REPEAT)
-        return repeats < REPEATS_MAX;
-    /* A line that came in after the statement's snapshot meets the backstop: once more sees it. */
-    return outcome == PG_DATA_ERROR && repeats == 0 && strcmp(pg_last_sqlstate(batch->worker->pg), "23505") == 0;
+    if (batch->count == 0)
+        return false; /* all have their answers */
+    bool again = outcome == PG_REPEAT
+                     ? repeats < REPEATS_MAX
+                     /* A line that came in after the statement's snapshot meets the backstop: once more sees it. */
+                     : outcome == PG_DATA_ERROR && repeats == 0 &&
+                           strcmp(pg_last_sqlstate(batch->worker->pg), "23505") == 0;
+    if (!again || !pg_ready(batch->worker->pg))
+        return false;
+    metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
+    return true;
 }
 
 static void
@@ -563,9 +570,8 @@ batch_run(struct worker *worker, struct op **ops, int count)
         struct mono_time start = mono_now();
         outcome = ops[0]->keyed ? transact_keyed(&batch) : transact(&batch);
         metric_observe(METRIC_PG_SECONDS, (uint64_t)(mono_now().us - start.us));
-        if (batch.count == 0 || !may_repeat(&batch, outcome, repeats) || !pg_ready(worker->pg))
+        if (!batch_may_repeat(&batch, outcome, repeats))
             break;
-        metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
     }
     if (batch.count > 0)
         batch_end(&batch, outcome);

@@ -116,6 +116,8 @@ bool op_needs_user_lock(const struct op *op);
 
 /* Runs ops in one transaction, splitting where one of them fails; answers or puts back each. */
 void batch_run(struct worker *worker, struct op **ops, int count);
+/* True if the same transaction may be tried again: after a deadlock or lock timeout, once after 23505. */
+bool batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats);
 /* A new batch id, BEGIN. */
 void batch_begin(struct batch *batch);
 /* Reads the next statement's rows into *slot. False: the transaction has failed. */
@@ -150,6 +152,15 @@ struct hold_growth {
     struct uuid    hold;
     struct slice   user, cart_token, source;
 };
+/* The parameters that hold_seats and hold_areas share: one element per seat or area. */
+enum { HC_ORD, HC_ORG, HC_EVENT, HC_ITEM, HC_HOLD, HC_USER, HC_CART, HC_TTL, HC_SOURCE, HC_VERSION, HC_PRIVILEGED,
+       HC_EMAIL, HC_ACTOR, HC_REQUEST, HC_LINE, HC_UNTIL, HC_BORN, HOLD_COLUMNS };
+/* The worker's arrays 0 .. HOLD_COLUMNS-1, empty and of the right types. */
+void hold_columns_take(struct worker *worker, struct pg_array **columns);
+/* item: the seat or area; growth: NULL for a new hold. */
+void hold_columns_add(struct pg_array **columns, const struct op *op, int ord, struct slice item, int line,
+                      const struct hold_growth *growth);
+
 /*
  * growth: NULL for new holds. only: NULL, or which of a single op's seats (areas) to take, by their
  * indices; kept in op->sent.

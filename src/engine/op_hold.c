@@ -18,16 +18,48 @@ op_is_seat_hold(const struct op *op)
 
 /* --- parameters ------------------------------------------------------------------ */
 
-enum { P_ORD, P_ORG, P_EVENT, P_SEAT, P_HOLD, P_USER, P_CART, P_TTL, P_SOURCE, P_VERSION, P_PRIVILEGED, P_EMAIL,
-       P_ACTOR, P_REQUEST, P_LINE, P_UNTIL, P_BORN, P_FIRST, P_COUNT };
-
-static const enum pg_type column_types[P_COUNT] = {
-    [P_ORD] = PG_INT4,   [P_ORG] = PG_TEXT,     [P_EVENT] = PG_TEXT,   [P_SEAT] = PG_TEXT,
-    [P_HOLD] = PG_UUID,  [P_USER] = PG_TEXT,    [P_CART] = PG_TEXT,    [P_TTL] = PG_INT4,
-    [P_SOURCE] = PG_TEXT, [P_VERSION] = PG_INT8, [P_PRIVILEGED] = PG_BOOL, [P_EMAIL] = PG_TEXT,
-    [P_ACTOR] = PG_TEXT, [P_REQUEST] = PG_TEXT, [P_LINE] = PG_INT4,
-    [P_UNTIL] = PG_TIMESTAMPTZ, [P_BORN] = PG_TIMESTAMPTZ, [P_FIRST] = PG_BOOL,
+static const enum pg_type column_types[HOLD_COLUMNS] = {
+    [HC_ORD] = PG_INT4,    [HC_ORG] = PG_TEXT,     [HC_EVENT] = PG_TEXT,      [HC_ITEM] = PG_TEXT,
+    [HC_HOLD] = PG_UUID,   [HC_USER] = PG_TEXT,    [HC_CART] = PG_TEXT,       [HC_TTL] = PG_INT4,
+    [HC_SOURCE] = PG_TEXT, [HC_VERSION] = PG_INT8, [HC_PRIVILEGED] = PG_BOOL, [HC_EMAIL] = PG_TEXT,
+    [HC_ACTOR] = PG_TEXT,  [HC_REQUEST] = PG_TEXT, [HC_LINE] = PG_INT4,
+    [HC_UNTIL] = PG_TIMESTAMPTZ, [HC_BORN] = PG_TIMESTAMPTZ,
 };
+
+void
+hold_columns_take(struct worker *worker, struct pg_array **columns)
+{
+    for (int i = 0; i < HOLD_COLUMNS; i++)
+        columns[i] = worker_array(worker, i, column_types[i]);
+}
+
+void
+hold_columns_add(struct pg_array **c, const struct op *op, int ord, struct slice item, int line,
+                 const struct hold_growth *growth)
+{
+    pg_array_int(c[HC_ORD], ord);
+    pg_array_text(c[HC_ORG], op->org);
+    pg_array_text(c[HC_EVENT], op->event);
+    pg_array_text(c[HC_ITEM], item);
+    pg_array_uuid(c[HC_HOLD], growth ? &growth->hold : &op->hold_id);
+    pg_array_text(c[HC_USER], growth ? growth->user : op->user);
+    pg_array_text(c[HC_CART], growth ? growth->cart_token : op->cart_token);
+    pg_array_int(c[HC_TTL], op->seconds);
+    pg_array_text(c[HC_SOURCE], growth ? growth->source : op->source);
+    pg_array_int(c[HC_VERSION], op->info.version);
+    pg_array_bool(c[HC_PRIVILEGED], op->privileged);
+    worker_array_text(c[HC_EMAIL], op->customer_email);
+    worker_array_text(c[HC_ACTOR], op->actor);
+    worker_array_text(c[HC_REQUEST], op->request_id);
+    pg_array_int(c[HC_LINE], line);
+    if (growth != NULL) {
+        pg_array_time(c[HC_UNTIL], growth->until);
+        pg_array_time(c[HC_BORN], growth->born);
+    } else {
+        pg_array_null(c[HC_UNTIL]);
+        pg_array_null(c[HC_BORN]);
+    }
+}
 
 /*
  * True if no op before ops[at] names this seat. Claims keep ops apart; only those with an
@@ -48,44 +80,16 @@ is_first(const struct batch *batch, int at, struct slice seat)
     return true;
 }
 
-static void
-add_seat(struct pg_array **c, const struct op *op, int ord, struct slice seat, int line,
-         const struct hold_growth *growth)
-{
-    pg_array_int(c[P_ORD], ord);
-    pg_array_text(c[P_ORG], op->org);
-    pg_array_text(c[P_EVENT], op->event);
-    pg_array_text(c[P_SEAT], seat);
-    pg_array_uuid(c[P_HOLD], growth ? &growth->hold : &op->hold_id);
-    pg_array_text(c[P_USER], growth ? growth->user : op->user);
-    pg_array_text(c[P_CART], growth ? growth->cart_token : op->cart_token);
-    pg_array_int(c[P_TTL], op->seconds);
-    pg_array_text(c[P_SOURCE], growth ? growth->source : op->source);
-    pg_array_int(c[P_VERSION], op->info.version);
-    pg_array_bool(c[P_PRIVILEGED], op->privileged);
-    worker_array_text(c[P_EMAIL], op->customer_email);
-    worker_array_text(c[P_ACTOR], op->actor);
-    worker_array_text(c[P_REQUEST], op->request_id);
-    pg_array_int(c[P_LINE], line);
-    if (growth != NULL) {
-        pg_array_time(c[P_UNTIL], growth->until);
-        pg_array_time(c[P_BORN], growth->born);
-    } else {
-        pg_array_null(c[P_UNTIL]);
-        pg_array_null(c[P_BORN]);
-    }
-}
-
 void
 send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only, int only_count)
 {
-    struct pg_array *columns[P_COUNT];
+    struct pg_array *columns[HOLD_COLUMNS];
+    struct pg_array *first = worker_array(batch->worker, HOLD_COLUMNS, PG_BOOL);
     struct pg_params params;
     int              row = 0;
 
     pg_params_init(&params);
-    for (int i = 0; i < P_COUNT; i++)
-        columns[i] = worker_array(batch->worker, i, column_types[i]);
+    hold_columns_take(batch->worker, columns);
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
         int        line = growth ? growth->line_next : 1;
@@ -95,14 +99,15 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
         op->sent = only;
         for (int s = 0; s < (only ? only_count : op->seat_count); s++) {
             struct slice seat = op->seats[only ? only[s] : s].id;
-            add_seat(columns, op, i, seat, line++, growth);
-            pg_array_bool(columns[P_FIRST], is_first(batch, i, seat));
+            hold_columns_add(columns, op, i, seat, line++, growth);
+            pg_array_bool(first, is_first(batch, i, seat));
             row++;
         }
         op->row_end = row;
     }
-    for (int i = 0; i < P_COUNT; i++)
+    for (int i = 0; i < HOLD_COLUMNS; i++)
         pg_param_array(&params, columns[i]);
+    pg_param_array(&params, first);
     pg_tx_send(batch->worker->pg, STATEMENT_HOLD_SEATS, &params);
 }
 

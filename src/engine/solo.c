@@ -224,12 +224,8 @@ solo_run(struct worker *worker, struct op *op)
     for (int repeats = 0;; repeats++) {
         solo_free_rows(&solo);
         outcome = transact_solo(&solo, &changed);
-        bool again = solo.batch.count > 0 &&
-                     ((outcome == PG_REPEAT && repeats < REPEATS_MAX) ||
-                      (outcome == PG_DATA_ERROR && repeats == 0 && strcmp(pg_last_sqlstate(worker->pg), "23505") == 0));
-        if (!again || !pg_ready(worker->pg))
+        if (!batch_may_repeat(&solo.batch, outcome, repeats))
             break;
-        metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
     }
     if (solo.batch.count > 0)
         solo_end(&solo, outcome, changed);
