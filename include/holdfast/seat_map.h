@@ -61,6 +61,11 @@ struct seat_map_request {
     struct db_time   now;           /* database clock: what is over shows as available */
     struct mono_time fresh_since;   /* a map that rests on an older read must be loaded; 0: any age */
     /*
+     * When the request came: a map that rests on a read begun since then will do, whatever
+     * was invalidated meanwhile. 0: it doesn't count.
+     */
+    struct mono_time arrived;
+    /*
      * False on a loop: only what is ready or small is answered. True: the caller may spend
      * milliseconds, has made sure that the event exists, and may wait for another's rendering.
      */

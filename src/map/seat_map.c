@@ -255,13 +255,22 @@ seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice even
     map_put(map);
 }
 
+/*
+ * A reader is owed what was answered before its request came, not what is changed while it
+ * waits: else a map that is invalidated all the time could never be served.
+ */
 static bool
 may_serve_locked(const struct seat_maps *maps, const struct event_map *map,
-                 struct mono_time fresh_since)
+                 const struct seat_map_request *request)
 {
     lock_assert_held(&map->lock);
-    return map->state.layout != NULL && map->read_at.us > map->needs_read_after.us &&
-           map->read_at.us > atomic_load(&maps->distrusted_at) && map->read_at.us >= fresh_since.us;
+    if (map->state.layout == NULL)
+        return false;
+    if (request->arrived.us != 0 && map->read_at.us >= request->arrived.us)
+        return true;
+    return map->read_at.us > map->needs_read_after.us &&
+           map->read_at.us > atomic_load(&maps->distrusted_at) &&
+           map->read_at.us >= request->fresh_since.us;
 }
 
 /* --- changes ---------------------------------------------------------------------- */
@@ -550,7 +559,7 @@ static enum seat_map_answer
 answer_locked(struct seat_maps *maps, struct event_map *map, const struct seat_map_request *request,
               struct seat_map_reply *reply)
 {
-    if (!may_serve_locked(maps, map, request->fresh_since))
+    if (!may_serve_locked(maps, map, request))
         return SEAT_MAP_LOAD;
     if (request->now.us >= map->state.next_end.us)
         map_state_sweep(&map->state, request->now, next_position(maps));

@@ -11,7 +11,8 @@
 #include "holdfast/metrics.h"
 #include "upkeep_internal.h"
 
-#define RETRY_US (50 * TIME_US_PER_MS)
+#define RETRY_US       (50 * TIME_US_PER_MS)
+#define RETRY_FAULT_US (1 * (int64_t)TIME_US_PER_S) /* after a fault of ours: it may happen again */
 
 struct expiry {
     struct op      op; /* first: the engine gives it back */
@@ -29,22 +30,32 @@ expiry_finish(struct op *op)
     (void)op; /* nobody waits for a text */
 }
 
-/* Early (the end moved): at its end; locked or no store: soon. Other outcomes are final. */
+/* Locked or no store: soon. 0: the outcome is final. */
+static int64_t
+retry_in_us(enum hf_status status)
+{
+    if (status == HF_SEAT_CONTENDED || status_http(status) == 503)
+        return RETRY_US;
+    return status == HF_INTERNAL ? RETRY_FAULT_US : 0;
+}
+
+/* What came early (the end moved) is armed for its end, what failed for a while from now. */
 static void
 arm_again(const struct expiry *expiry)
 {
     const struct op *op = &expiry->op;
     struct hot_table *hot = expiry->upkeep->node->hot;
     struct seat_key key = { op->org, op->event, expiry->seat };
+    int64_t retry_us = retry_in_us(op->status);
     struct db_time now;
     int64_t error_us;
 
-    if (op->status != HF_SEAT_CONTENDED && status_http(op->status) != 503)
+    if (retry_us == 0)
         return;
     if (op->hold != NULL && op->hold->status == HOLD_ACTIVE)
         hot_table_rearm(hot, &key, &op->hold_id, op->hold->held_until);
     else if (db_clock_read(expiry->upkeep->node->clock, mono_now(), &now, &error_us))
-        hot_table_rearm(hot, &key, &op->hold_id, (struct db_time){ now.us + RETRY_US });
+        hot_table_rearm(hot, &key, &op->hold_id, (struct db_time){ now.us + retry_us });
 }
 
 static void

@@ -284,6 +284,21 @@ what_was_invalidated_or_distrusted_or_too_old_is_loaded_again(void **state)
 }
 
 static void
+a_reader_is_owed_only_what_was_before_its_request(void **state)
+{
+    struct house *house = *state;
+    struct seat_map_reply reply;
+    struct seat_map_request wish = { .arrived = later(), .may_render = true };
+    three_seats(house);
+    load_event(house, event);
+    seat_maps_invalidate(house->maps, org, event); /* after the request came */
+    assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_BODY);
+    http_body_put(reply.body);
+    wish.arrived = later();
+    assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_LOAD);
+}
+
+static void
 a_loading_never_takes_a_seat_back(void **state)
 {
     struct house *house = *state;
@@ -735,6 +750,7 @@ main(void)
         CASE(a_change_during_the_first_loading_is_not_lost),
         CASE(a_seat_that_the_map_does_not_know_asks_for_another_loading),
         CASE(what_was_invalidated_or_distrusted_or_too_old_is_loaded_again),
+        CASE(a_reader_is_owed_only_what_was_before_its_request),
         CASE(a_loading_never_takes_a_seat_back),
         CASE(what_a_loading_finds_different_is_a_change),
         CASE(past_the_limit_the_map_longest_unused_goes),
