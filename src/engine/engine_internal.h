@@ -45,6 +45,7 @@ struct worker {
     pthread_t       thread;
     bool            started;
     unsigned        replan_seen;
+    _Atomic bool    up;     /* it had a connection when it last looked */
     uint64_t        random; /* state of the jitter */
     struct pg      *pg;
     struct warm    *warm;

@@ -3,12 +3,15 @@
  */
 #include "engine_internal.h"
 
+#include <time.h>
+
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
 #define LATER_BASE_US 10000 /* 10, 20, 40 ms ... */
 #define LATER_MOST_US 320000
 #define REPLAN_BATCHES 1000
+#define LEAVE_PAUSE_NS (20 * 1000 * 1000) /* so that another worker takes what this one can't run */
 
 /* xorshift64*: for jitter only. */
 static uint64_t
@@ -80,15 +83,43 @@ replan_when_due(struct worker *worker, unsigned *batches)
         pg_drop(worker->pg);
 }
 
+/* True if a worker was connected when it last looked. */
+static bool
+somebody_is_up(const struct engine *engine)
+{
+    for (int i = 0; i < engine->worker_count; i++)
+        if (atomic_load_explicit(&engine->workers[i].up, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/*
+ * This worker has no connection. Is the store up for another one, the ops are left to it; it looks
+ * again when it takes them. Else they are refused at once.
+ */
+static void
+do_without_store(struct worker *worker, int count)
+{
+    const struct timespec pause = { .tv_nsec = LEAVE_PAUSE_NS };
+    if (!somebody_is_up(worker->engine)) {
+        for (int i = 0; i < count; i++)
+            engine_refuse(worker->engine, worker->ops[i], HF_STORE_UNAVAILABLE);
+        return;
+    }
+    for (int i = count - 1; i >= 0; i--)
+        op_queue_put_back(worker->engine->queue, worker->ops[i]);
+    nanosleep(&pause, NULL);
+}
+
 static void
 run(struct worker *worker, int count)
 {
     struct engine *engine = worker->engine;
     bool           up = pg_ready(worker->pg);
-    atomic_store_explicit(&engine->store_up, up, memory_order_relaxed);
+    atomic_store_explicit(&worker->up, up, memory_order_relaxed);
+    atomic_store_explicit(&engine->store_up, up || somebody_is_up(engine), memory_order_relaxed);
     if (!up) {
-        for (int i = 0; i < count; i++)
-            engine_refuse(engine, worker->ops[i], HF_STORE_UNAVAILABLE);
+        do_without_store(worker, count);
         return;
     }
     count = prepare(worker, worker->ops, count);
