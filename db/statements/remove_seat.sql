@@ -29,11 +29,17 @@ upd AS (
     FROM j
     WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING s.version),
+lines_over AS MATERIALIZED ( -- found by their key, whatever the statistics say (status::text is no partial index's)
+    SELECT j.org, j.event, j.now, j.hold_id, h.line FROM j
+    CROSS JOIN LATERAL (
+        SELECT s.line FROM seat_holds s
+        WHERE s.hold_id = j.hold_id AND s.seat_id = j.seat AND s.status::text = 'active' OFFSET 0) h
+    WHERE j.code = 'ok' AND j.over),
 closed AS (
-    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = j.now
-    FROM j
-    WHERE j.code = 'ok' AND j.over AND h.hold_id = j.hold_id AND h.seat_id = j.seat
-      AND h.org_id = j.org AND h.event_id = j.event AND h.status = 'active'
+    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = o.now
+    FROM lines_over o
+    WHERE h.hold_id = o.hold_id AND h.line = o.line AND h.org_id = o.org AND h.event_id = o.event
+      AND h.status::text = 'active'
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,

@@ -5,7 +5,8 @@
 -- $7 text actor, $8 text request id
 -- Columns (a row per area, in order of $3): area, what (added | changed | same | short: held and
 -- sold are more than the new capacity; nothing was done), held, sold, version.
--- Locks the rows in key order and waits for them, up to lock_timeout (55P03). After lock_event.
+-- After lock_event, lock_areas and reclaim_areas: a CHECK is judged on the row of this statement's
+-- snapshot, so a row that changed while this one waited would fail it.
 -- Index: primary key of areas.
 WITH req AS MATERIALIZED (
     SELECT $1::text AS org, $2::text AS event, u.* FROM unnest($3::text[], $4::text[], $5::int4[], $6::int8[]) WITH ORDINALITY

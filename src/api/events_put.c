@@ -44,6 +44,7 @@ struct put {
     bool                created, row_differs;
     struct seat_changes changes;
     int                 areas_changed;
+    int                 areas_reclaimed; /* areas that lost lines that were over */
     int                 areas_short;  /* areas whose capacity is below what is held and sold */
     int64_t             seat_count;
 };
@@ -139,6 +140,18 @@ needed_text(struct reader *r, const char *name, size_t bytes_max)
     if (member(r, name) != NULL)
         return optional_text(r, name, bytes_max);
     missing(r, name);
+    return SLICE_EMPTY;
+}
+
+/* Names aren't rows or seat numbers: a number is none. */
+static struct slice
+needed_name(struct reader *r)
+{
+    const struct cJSON *item = member(r, "name");
+
+    if (item == NULL || cJSON_IsString(item))
+        return needed_text(r, "name", EVENT_NAME_BYTES_MAX);
+    wrong(r, "name", "is not a text");
     return SLICE_EMPTY;
 }
 
@@ -273,7 +286,7 @@ read_area(struct put *put, const struct cJSON *object, int index)
     int64_t capacity = 0;
 
     row->area = needed_id(&r, "area_id");
-    row->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
+    row->name = needed_name(&r);
     if (member(&r, "capacity") == NULL)
         missing(&r, "capacity");
     else
@@ -369,7 +382,7 @@ read_event(struct put *put, const struct event_row *stored)
     }
     if (stored->version == 0 || wish->kind != stored->kind)
         policy_defaults(wish->policy, wish->kind, put->call->api->node->config->max_seats_per_hold);
-    wish->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
+    wish->name = needed_name(&r);
     read_status(&r, wish);
     read_currency(&r, wish);
     const struct cJSON *policy = member(&r, "policy");
@@ -420,6 +433,56 @@ lock_row(struct pg *pg, const struct put *put)
     return version == put->wish.version ? HF_OK : HF_VERSION_CONFLICT;
 }
 
+/* The areas that stand: locked first, judged in later statements, as everything that is waited for. */
+static void
+send_area_locks(struct pg *pg, const struct put *put)
+{
+    struct pg_array org = { 0 }, event = { 0 }, area = { 0 }, no_org = { 0 }, no_hold = { 0 };
+    struct pg_params params;
+
+    pg_array_init(&org, PG_TEXT);
+    pg_array_init(&event, PG_TEXT);
+    pg_array_init(&area, PG_TEXT);
+    pg_array_init(&no_org, PG_TEXT);
+    pg_array_init(&no_hold, PG_UUID);
+    for (int i = 0; i < put->area_count; i++) {
+        pg_array_text(&org, call_org(put->call));
+        pg_array_text(&event, put->call->event);
+        pg_array_text(&area, put->areas[i].area);
+    }
+    pg_params_init(&params);
+    pg_param_array(&params, &org);
+    pg_param_array(&params, &event);
+    pg_param_array(&params, &area);
+    pg_param_array(&params, &no_org);
+    pg_param_array(&params, &no_hold);
+    pg_tx_send(pg, STATEMENT_LOCK_AREAS, &params);
+    pg_params_init(&params);
+    pg_param_array(&params, &org);
+    pg_param_array(&params, &event);
+    pg_param_array(&params, &area);
+    pg_tx_send(pg, STATEMENT_RECLAIM_AREAS, &params); /* what is over doesn't keep a capacity up */
+    pg_array_fini(&org);
+    pg_array_fini(&event);
+    pg_array_fini(&area);
+    pg_array_fini(&no_org);
+    pg_array_fini(&no_hold);
+}
+
+static enum hf_status
+lock_areas(struct pg *pg, struct put *put)
+{
+    send_area_locks(pg, put);
+    struct pg_result *locked = pg_tx_next(pg);
+    struct pg_result *reclaimed = locked != NULL ? pg_tx_next(pg) : NULL;
+    enum hf_status status = reclaimed != NULL ? HF_OK : HF_INTERNAL;
+    if (status == HF_OK)
+        put->areas_reclaimed = pg_rows(reclaimed);
+    pg_result_free(&locked);
+    pg_result_free(&reclaimed);
+    return status;
+}
+
 /* Columns of upsert_areas. */
 enum { AREA, AREA_WHAT };
 
@@ -447,8 +510,6 @@ write_areas(struct pg *pg, struct put *put)
     static const enum pg_type types[4] = { PG_TEXT, PG_TEXT, PG_INT4, PG_INT8 };
     struct pg_params params;
 
-    if (put->area_count == 0)
-        return HF_OK;
     add_event_params(&params, put);
     for (int i = 0; i < 4; i++)
         pg_array_init(&columns[i], types[i]);
@@ -475,6 +536,15 @@ write_areas(struct pg *pg, struct put *put)
     judge_areas(put, rows);
     pg_result_free(&rows);
     return put->areas_short > 0 ? HF_CAPACITY_IN_USE : HF_OK;
+}
+
+static enum hf_status
+put_areas(struct pg *pg, struct put *put)
+{
+    if (put->area_count == 0)
+        return HF_OK;
+    enum hf_status status = lock_areas(pg, put);
+    return status == HF_OK ? write_areas(pg, put) : status;
 }
 
 static void
@@ -562,11 +632,10 @@ put_body(struct pg *pg, void *context)
     struct put *put = tx->put;
 
     seat_changes_fini(&put->changes);
-    put->areas_changed = 0;
-    put->areas_short = 0;
+    put->areas_changed = put->areas_short = put->areas_reclaimed = 0;
     enum hf_status status = lock_row(pg, put);
     if (status == HF_OK)
-        status = write_areas(pg, put); /* areas are waited for, so they come before seats */
+        status = put_areas(pg, put); /* areas are waited for, so they come before seats */
     if (status == HF_OK && !write_seats(pg, put))
         status = HF_INTERNAL;
     if (status == HF_OK)
@@ -588,7 +657,8 @@ tell_memory(struct put *put, struct mono_time began)
     for (int i = 0; i < put->changes.result_count; i++)
         seats_tell(node, org, put->wish.event, put->changes.results[i],
                    &seat_change_columns, NULL, began);
-    if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0)
+    if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0 ||
+        put->areas_reclaimed > 0)
         seat_maps_invalidate(node->maps, org, put->wish.event);
     if (put->changes.added > 0)
         engine_replan(node->engine);
