@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "holdfast/cold.h"
+#include "holdfast/http.h"
 #include "holdfast/rate_limit.h"
 #include "holdfast/token.h"
 #include "holdfast/warm.h"
@@ -51,8 +52,19 @@ proxies_are_good(const struct config *config)
     bool good = proxies != NULL;
 
     if (!good)
-        fprintf(stderr, "error: trusted_proxies: %s\n", error);
+        fprintf(stderr, "error: %s\n", error);
     proxy_list_free(&proxies);
+    return good;
+}
+
+static bool
+address_is_good(const struct config *config)
+{
+    bool good = acceptor_address_is_valid(config->listen);
+
+    if (!good)
+        fprintf(stderr, "error: listen: '%s' is no address and port such as 127.0.0.1:8080\n",
+                config->listen);
     return good;
 }
 
@@ -148,6 +160,7 @@ command_check_config(const struct config *config, int argc, char **argv)
     fflush(stdout);
     bool good = keys_are_good(config);
     good = proxies_are_good(config) && good;
+    good = address_is_good(config) && good;
     doubt_settings(config);
     doubt_postgres(config);
     doubt_redis(config);

@@ -252,6 +252,23 @@ start_base(struct server *server)
     return true;
 }
 
+/* Looks closely at keys, proxies and address: what is wrong there is told before Postgres is waited for. */
+static bool
+start_api(struct server *server)
+{
+    const char *listen = server->node.config->listen;
+    char error[ERROR_BYTES] = "";
+
+    if (!acceptor_address_is_valid(listen)) {
+        fprintf(stderr, "holdfast serve: listen: '%s' is no address and port such as 127.0.0.1:8080\n", listen);
+        return false;
+    }
+    server->api = api_new(&server->node, error, sizeof(error));
+    if (server->api == NULL)
+        fprintf(stderr, "holdfast serve: %s\n", error);
+    return server->api != NULL;
+}
+
 static bool
 start_memory(struct node *node)
 {
@@ -301,11 +318,6 @@ start_front(struct server *server)
     struct node *node = &server->node;
     char error[ERROR_BYTES] = "";
 
-    server->api = api_new(node, error, sizeof(error));
-    if (server->api == NULL) {
-        fprintf(stderr, "holdfast serve: %s\n", error);
-        return false;
-    }
     server->handler = api_http_handler(server->api);
     api_set_phase(server->api, API_SERVING);
     server->acceptor = acceptor_start(node->config, &server->handler, node->id, error,
@@ -399,13 +411,13 @@ stop_rooms(struct server *server, struct mono_time deadline)
         engine_stop(&node->engine, deadline);
     if (server->acceptor != NULL)
         acceptor_stop(&server->acceptor);
-    api_free(&server->api);
     if (node->maps != NULL)
         seat_maps_free(&node->maps);
     if (node->events != NULL)
         events_free(&node->events);
     if (node->hot != NULL)
         hot_table_free(&node->hot);
+    api_free(&server->api);
     if (node->identity != NULL)
         pg_identity_free(&node->identity);
     if (node->clock != NULL)
@@ -418,7 +430,7 @@ serve(struct server *server)
     const struct config *config = server->node.config;
     int status = EXIT_FAILED;
 
-    if (!start_base(server))
+    if (!start_base(server) || !start_api(server))
         goto stop;
     switch (await_postgres(server)) {
     case WAIT_DONE:

@@ -100,6 +100,9 @@ struct http_handler {
 
 struct acceptor; /* opaque: the loops and their listeners */
 
+/* Whether this text names an address to listen on: "127.0.0.1:8080", "[::1]:8080", port 0 for any. */
+bool acceptor_address_is_valid(const char *listen);
+
 /*
  * Binds `config->listen` on `config->loops` loops (SO_REUSEPORT) and starts their
  * threads. `config` and `handler` must outlive the acceptor. NULL: error says why.

@@ -103,6 +103,13 @@ listen_and_start(struct acceptor *acceptor, char *error, size_t error_bytes)
     return started;
 }
 
+bool
+acceptor_address_is_valid(const char *listen)
+{
+    struct listener_address address;
+    return listener_parse(listen, &address);
+}
+
 struct acceptor *
 acceptor_start(const struct config *config, const struct http_handler *handler,
                const char *node_id, char *error, size_t error_bytes)
