@@ -1,0 +1,111 @@
+"""GET /openapi.json: what it says is there is there, and what is there it says."""
+
+import re
+
+import pytest
+
+from support.client import Client
+from support.contract import STATUS_OF_CODE
+from support import servers
+
+METHODS = {"get", "put", "post", "patch", "delete", "head", "options"}
+VALUES = {"event": "nowhere", "seat": "A-1", "hold": "0190a000-0000-7000-8000-000000000000", "code": "seat_taken"}
+
+
+@pytest.fixture(scope="module")
+def document(node):
+    return Client(node, "x", token="").get("/openapi.json").expect(200).json
+
+
+def operations(document):
+    for path, item in document["paths"].items():
+        for method in METHODS & set(item):
+            yield path, method, item[method]
+
+
+def concrete(path):
+    return re.sub(r"\{(\w+)\}", lambda name: VALUES[name.group(1)], path)
+
+
+def resolve(document, node):
+    while "$ref" in node:
+        target = document
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        node = target
+    return node
+
+
+def test_it_is_openapi_3_1(document):
+    assert document["openapi"].startswith("3.1")
+    assert document["info"]["title"] and document["info"]["version"]
+
+
+def test_every_operation_is_served(document, admin):
+    for path, method, _ in operations(document):
+        answer = admin.request(method.upper(), concrete(path), json={} if method in ("put", "post", "patch") else None)
+        assert answer.status != 405, (method, path)
+        assert answer.status != 404 or answer.code != "not_found", (method, path)
+        assert answer.status < 500, (method, path, answer)
+
+
+def test_every_route_is_described(document):
+    """The table of routes in the source against the document."""
+    source = (servers.CLONE / "src/api/routes.c").read_text()
+    routes = {(path, method.lower()) for method, path in re.findall(r'\{ HTTP_METHOD_(\w+), "([^"]+)"', source)}
+    assert len(routes) > 20
+    assert routes == {(path, method) for path, method, _ in operations(document)}
+
+
+def test_every_answer_is_one_that_the_document_names(document, client, admin, event):
+    """The answers of a short life, against what is documented for them."""
+    hold = client.held(event, "A-1", "A-2")["hold_id"]
+    asked = [
+        ("post", "/api/holds", client.hold(event, "A-3")), ("post", "/api/holds", client.hold(event, "A-3")),
+        ("post", "/api/holds", admin.hold(event, "A-3")), ("post", "/api/holds", client.hold("nowhere", "A-3")),
+        ("get", "/api/holds/{hold}", client.get_hold(hold)), ("post", "/api/holds/{hold}/extend", client.extend(hold)),
+        ("patch", "/api/holds/{hold}", client.patch(f"/api/holds/{hold}", {"add_seat_ids": ["A-4"]})),
+        ("delete", "/api/holds/{hold}/seats/{seat}", client.delete(f"/api/holds/{hold}/seats/A-4")),
+        ("post", "/api/holds/{hold}/confirm", client.confirm(hold)), ("delete", "/api/holds/{hold}", client.cancel(hold)),
+        ("get", "/api/events/{event}/seats", client.seats(event)), ("get", "/api/events", client.get("/api/events")),
+        ("get", "/api/events/{event}/seats/{seat}", client.seat(event, "A-1")),
+    ]
+    for method, path, answer in asked:
+        responses = document["paths"][path][method]["responses"]
+        assert str(answer.status) in responses or "default" in responses, (method, path, answer.status, sorted(responses))
+
+
+def test_each_operation_says_what_it_takes_and_gives(document):
+    for path, method, operation in operations(document):
+        where = (method, path)
+        assert operation.get("summary") or operation.get("description"), where
+        assert operation["responses"], where
+        item = document["paths"][path]
+        parameters = [resolve(document, each) for each in operation.get("parameters", []) + item.get("parameters", [])]
+        named = {each["name"] for each in parameters if each["in"] == "path"}
+        assert named == set(re.findall(r"\{(\w+)\}", path)), where
+
+
+def test_every_reference_leads_somewhere(document):
+    def walk(node):
+        if isinstance(node, dict):
+            if "$ref" in node:
+                resolve(document, node)
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(document)
+
+
+def test_operation_ids_are_distinct(document):
+    ids = [operation["operationId"] for _, _, operation in operations(document) if "operationId" in operation]
+    assert len(ids) == len(set(ids))
+
+
+def test_codes_that_it_names_are_codes(document):
+    text = str(document)
+    named = set(re.findall(r"/problems/(\w+)", text)) - {"code"}
+    assert named <= set(STATUS_OF_CODE), named - set(STATUS_OF_CODE)
