@@ -21,7 +21,7 @@
 #define IMPORT_ERRORS_MAX 1000
 
 struct import_error {
-    int64_t      line;   /* counted from 1, the header's; 0: the whole file */
+    int64_t      line;   /* counted from 1, the header's */
     struct slice field;  /* cut from the file, or static; may be empty */
     const char  *reason; /* static text */
 };

@@ -105,7 +105,7 @@ member(const struct reader *r, const char *name)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* A text, or a whole number taken as text (rows and seat numbers often are). */
+/* A text, or a whole number taken as text. ptr NULL: neither (or no memory). */
 static struct slice
 as_text(struct reader *r, const struct cJSON *item)
 {
@@ -121,12 +121,8 @@ as_text(struct reader *r, const struct cJSON *item)
 }
 
 static struct slice
-optional_text(struct reader *r, const char *name, size_t bytes_max)
+check_text(struct reader *r, const char *name, struct slice text, size_t bytes_max)
 {
-    const struct cJSON *item = member(r, name);
-    if (item == NULL)
-        return (struct slice){ NULL, 0 };
-    struct slice text = as_text(r, item);
     if (text.ptr == NULL)
         wrong(r, name, "is not a text");
     else if (text.len == 0 || text.len > bytes_max)
@@ -135,10 +131,33 @@ optional_text(struct reader *r, const char *name, size_t bytes_max)
 }
 
 static struct slice
+optional_text(struct reader *r, const char *name, size_t bytes_max)
+{
+    const struct cJSON *item = member(r, name);
+    struct slice none = { NULL, 0 };
+
+    if (item == NULL)
+        return none;
+    return check_text(r, name, cJSON_IsString(item) ? slice_of(item->valuestring) : none, bytes_max);
+}
+
+static struct slice
 needed_text(struct reader *r, const char *name, size_t bytes_max)
 {
     if (member(r, name) != NULL)
         return optional_text(r, name, bytes_max);
+    missing(r, name);
+    return SLICE_EMPTY;
+}
+
+/* A row or a seat's number: 12 means "12". */
+static struct slice
+needed_label(struct reader *r, const char *name)
+{
+    const struct cJSON *item = member(r, name);
+
+    if (item != NULL)
+        return check_text(r, name, as_text(r, item), SEAT_TEXT_BYTES_MAX);
     missing(r, name);
     return SLICE_EMPTY;
 }
@@ -240,8 +259,8 @@ read_seat(struct put *put, const struct cJSON *object, int index)
 
     row.seat = needed_id(&r, "seat_id");
     row.section = needed_text(&r, "section", SEAT_TEXT_BYTES_MAX);
-    row.row = needed_text(&r, "row", SEAT_TEXT_BYTES_MAX);
-    row.number = needed_text(&r, "number", SEAT_TEXT_BYTES_MAX);
+    row.row = needed_label(&r, "row");
+    row.number = needed_label(&r, "number");
     row.type = optional_text(&r, "type", SEAT_TEXT_BYTES_MAX);
     row.has_price = optional_int(&r, "price", PRICE_MAX, &row.price);
     row.has_x = optional_double(&r, "x", &row.x);

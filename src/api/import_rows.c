@@ -103,6 +103,8 @@ read_text(struct import *import, enum field field)
         wrong(import, field, "is missing");
     else if (text.len > SEAT_TEXT_BYTES_MAX)
         wrong(import, field, "is too long");
+    else if (!csv_text_is_valid(text))
+        wrong(import, field, "is not UTF-8 text");
     return text;
 }
 
@@ -235,10 +237,6 @@ import_read_csv(struct arena *arena, struct slice csv, struct seat_batch *batch,
 
     errors->count = 0;
     csv_init(&import.csv, csv);
-    if (!csv_text_is_valid(csv)) {
-        wrong_slice(&import, 0, SLICE_EMPTY, "the file is not UTF-8 text");
-        return true;
-    }
     enum csv_answer answer = csv_next(&import.csv, arena, &import.record);
     if (answer == CSV_NO_MEMORY)
         return false;
