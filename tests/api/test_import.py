@@ -107,6 +107,12 @@ def test_text_that_is_not_utf_8(admin):
     assert errors_of(answer) == {(2, "section")}
 
 
+def test_a_strange_header_is_told_as_valid_json(admin):
+    for name in (b"\xff\xfe", b"x" * 5000, b'"a""b"', b"\x00\x1b[0m"):
+        answer = send(admin, admin.make_event(0), b"seat_id,section,row,number," + name + b"\n")
+        assert 1 in {line for line, _ in errors_of(answer)}, answer
+
+
 def test_one_bad_line_of_many_stops_all(admin, db, org):
     event = admin.make_event(2)
     rows = [f"S-{n},main,B,{n}\n" for n in range(5000)]
