@@ -18,6 +18,8 @@ from support.client import Client  # noqa: E402
 BINARY = servers.BUILD / "holdfast"
 DEMO = servers.CLONE / "db" / "demo"
 ORG = "demo"
+# Of the tests, in many a developer's environment; to the server any HOLDFAST_ name that is no setting is an error.
+NO_SETTINGS = {"HOLDFAST_BINARY", "HOLDFAST_CORPORA", "HOLDFAST_SEED"}
 # Event id, kind, name, file of its seats.
 EVENTS = [
     ("theatre", "show", "An evening at the theatre", "theatre.csv"),
@@ -68,7 +70,7 @@ def demo_environment(place, listen):
         ours["REDIS_URL"] = place.redis().url()
     if not any(os.environ.get(f"HOLDFAST_{name}") for name in ("JWT_SECRET", "JWT_SECRET_FILE", "JWT_KEYS_FILE")):
         ours["HOLDFAST_JWT_SECRET"] = kept_secret(place.path / "jwt-secret")
-    return os.environ | ours
+    return {name: value for name, value in os.environ.items() if name not in NO_SETTINGS} | ours
 
 
 def kept_secret(path):
@@ -128,7 +130,7 @@ def say_how_to_use(environment, address):
     event = EVENTS[0][0]
     visitor = client(environment, address, f"visitor-{uuid.uuid4().hex[:8]}", "user", "24h")
     seats = visitor.seats(event).expect(200).json["seats"]
-    free = next((seat["seat_id"] for seat in seats if seat["status"] == "available"), seats[0]["seat_id"])
+    free = next((seat["seat_id"] for seat in reversed(seats) if seat["status"] == "available"), seats[0]["seat_id"])
     host = f"[{visitor.node.host}]" if ":" in visitor.node.host else visitor.node.host
     url = f"http://{host}:{visitor.node.port}"
     print(f"""

@@ -104,7 +104,7 @@ def run_pytest(build, wrapper, environment, limit_s):
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
     status = supervise.run([*wrapper, sys.executable, "-B", "-m", "pytest", "-q", f"--junitxml={report}",
-                            f"--rootdir={TESTS}", "-c", TESTS / "pytest.ini"], limit_s, death_signal="INT",
+                            "--continue-on-collection-errors", f"--rootdir={TESTS}", "-c", TESTS / "pytest.ini"], limit_s, death_signal="INT",
                            cwd=TESTS, env=environment)
     if status is None:
         print(f"pytest took longer than {limit_s} s", flush=True)
