@@ -58,6 +58,7 @@ struct pg_tx {
     struct mono_time deadline;
     int              queued;      /* commands sent, in order: BEGIN, batch id, ... */
     int              answered;
+    int              sync_at; /* how many commands came before the flush's Sync; NO_SYNC: none is due */
     int              statements_end; /* when closed: where the caller's statements end */
     int              commit_at;      /* the place of COMMIT among them */
     const char      *names[PG_TX_NAMED_MAX];

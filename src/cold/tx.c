@@ -8,6 +8,10 @@
  * One failure counts, the first. After it the server skips what follows up to the Sync, the COMMIT
  * too, and the transaction stays open in its failed state: pg_tx_end rolls it back.
  *
+ * pg_tx_flush asks for answers by a Sync of its own, not by a Flush: within BEGIN it ends nothing,
+ * and only after a Sync does the server watch idle_in_transaction_session_timeout. A node that is
+ * stopped before its COMMIT would else keep its locks for as long as its socket lives.
+ *
  * What a lost connection means depends on one thing: was COMMIT queued? Before, the server can't
  * have committed (PG_UNAVAILABLE). After, nobody here knows (PG_UNKNOWN); the bytes may have left
  * at any moment from then on. An error that was received says for certain that it did not commit.
@@ -23,6 +27,7 @@
 #define BINARY   1
 #define AT_BEGIN 0
 #define AT_BATCH 1
+#define NO_SYNC  (-1)
 
 /* --- failing ------------------------------------------------------------------ */
 
@@ -107,7 +112,7 @@ void
 pg_tx_begin(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
 {
     hf_assert(!pg->tx.open);
-    pg->tx = (struct pg_tx){ .open = true, .deadline = deadline, .flushed = true };
+    pg->tx = (struct pg_tx){ .open = true, .deadline = deadline, .flushed = true, .sync_at = NO_SYNC };
     if (pg->conn == NULL) {
         tx_lost(pg);
         return;
@@ -142,13 +147,43 @@ pg_tx_send_text(struct pg *pg, const char *sql, int count, const char *const *va
     }
 }
 
+/* Reads the answer to the Sync of a flush. */
+static void
+read_sync(struct pg *pg)
+{
+    pg->tx.sync_at = NO_SYNC;
+    enum pg_outcome outcome = pg_io_sync(pg, pg->tx.deadline);
+    if (pg->conn == NULL) {
+        tx_lost(pg);
+    } else if (outcome != PG_DONE) {
+        tx_fail(pg, outcome);
+    }
+}
+
+/* One Sync is under way at most; while answers before it are unread a Flush has to do. */
+static bool
+queue_flush(struct pg *pg)
+{
+    if (pg->tx.sync_at != NO_SYNC) {
+        return PQsendFlushRequest(pg->conn) == 1;
+    }
+    pg->tx.sync_at = pg->tx.queued;
+    return PQpipelineSync(pg->conn) == 1;
+}
+
 void
 pg_tx_flush(struct pg *pg)
 {
     if (!tx_usable(pg) || pg->tx.flushed) {
         return;
     }
-    if (PQsendFlushRequest(pg->conn) != 1) {
+    if (pg->tx.sync_at == pg->tx.answered) {
+        read_sync(pg); /* it came with the last answer: no wait */
+    }
+    if (pg->tx.failed) {
+        return;
+    }
+    if (!queue_flush(pg)) {
         tx_not_queued(pg);
         return;
     }
@@ -250,6 +285,9 @@ fail_with(struct pg *pg, const PGresult *result, int at)
     if (PQresultStatus(result) == PGRES_PIPELINE_ABORTED) {
         return; /* a command before it failed and said why */
     }
+    if (pg->tx.failed && !pg_result_is_fatal(result)) {
+        return; /* the same, behind the Sync of a flush: 25P02 to each command */
+    }
     pg_note_result(pg, result);
     tx_fail(pg, pg_result_is_fatal(result) ? fatal_at(pg, at) : error_at(pg, at));
 }
@@ -259,6 +297,12 @@ static PGresult *
 next_answer(struct pg *pg)
 {
     int at = pg->tx.answered;
+    if (pg->tx.sync_at == at) {
+        read_sync(pg);
+    }
+    if (pg->conn == NULL) {
+        return NULL;
+    }
     PGresult *result = pg_io_answer(pg, pg->tx.deadline);
     if (result == NULL) {
         tx_lost(pg);
@@ -337,6 +381,9 @@ read_rest(struct pg *pg)
             check_commit(pg, result);
         }
         PQclear(result);
+    }
+    if (pg->conn != NULL && pg->tx.sync_at != NO_SYNC) {
+        read_sync(pg);
     }
     if (pg->conn == NULL || pg_io_sync(pg, pg->tx.deadline) == PG_DONE) {
         return;

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import time
 
 import pytest
 
@@ -224,3 +225,30 @@ def test_a_node_that_drains_waits_for_its_commits(start_node, admin, db, org, da
         assert node.await_end() == 0
     assert lines_of_cart(db, org, "cart-1") == [(told["hold_id"], "active")]
     prove(event, [told])
+
+
+# --- a node that falls silent ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["a hold with a key", "a patch"])
+def test_a_node_that_falls_silent_within_a_transaction_blocks_nobody_for_long(behind, admin, db, org, what, prove):
+    """It was stopped between its statements and its COMMIT: Postgres ends what stands idle within a transaction."""
+    user, proxy = behind
+    event = admin.make_event(2)
+    hold = user.held(event, "A-2")
+    keyed = hold_shot(user, event, "A-1", cart="cart-1", headers={"Idempotency-Key": "k"})
+    patch = shot(user, "PATCH", f"/api/holds/{hold['hold_id']}", {"add_seat_ids": ["A-1"]})
+    proxy.at(b"COMMIT", "stall")
+    wire = ask(patch if what == "a patch" else keyed)
+    assert proxy.ambushed.wait(10)
+    rival = admin.as_user("rival")
+    began = time.monotonic()
+    try:
+        won = wait_until(lambda: (a := rival.hold_one(event, "A-1")).status == 201 and a, timeout=10).json
+        assert time.monotonic() - began < 4.5
+    finally:
+        proxy.deliver()
+    answer = wire.answer(timeout=20)
+    assert answer.status in (409, 503), answer
+    assert seats_of(db, org, event)["A-1"][1] == won["hold_id"]
+    prove(event)

@@ -17,6 +17,7 @@ class Proxy:
         "lose the answer"   they reach the server, which answers into the void; the client is cut off.
         "lose the request"  they reach nobody; both sides are cut off.
         "keep the request"  the client is cut off; they reach the server at deliver(), long after.
+        "stall"             nobody is cut off; nothing passes on this connection until deliver().
     """
 
     def __init__(self, host, port):
@@ -78,7 +79,11 @@ class Proxy:
                         data = key.fileobj.recv(CHUNK_BYTES)
                         if not data:
                             return
-                        if key.fileobj is client and (how := self._spring(data)):
+                        how = self._spring(data) if key.fileobj is client else None
+                        if how == "stall":
+                            self.ambushed.set()
+                            self._deliver.wait(30)
+                        elif how:
                             self._lose(how, client, server, data)
                             return
                         other[key.fileobj].sendall(data)
