@@ -162,18 +162,6 @@ needed_label(struct reader *r, const char *name)
     return SLICE_EMPTY;
 }
 
-/* Names aren't rows or seat numbers: a number is none. */
-static struct slice
-needed_name(struct reader *r)
-{
-    const struct cJSON *item = member(r, "name");
-
-    if (item == NULL || cJSON_IsString(item))
-        return needed_text(r, "name", EVENT_NAME_BYTES_MAX);
-    wrong(r, "name", "is not a text");
-    return SLICE_EMPTY;
-}
-
 static struct slice
 needed_id(struct reader *r, const char *name)
 {
@@ -305,7 +293,7 @@ read_area(struct put *put, const struct cJSON *object, int index)
     int64_t capacity = 0;
 
     row->area = needed_id(&r, "area_id");
-    row->name = needed_name(&r);
+    row->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
     if (member(&r, "capacity") == NULL)
         missing(&r, "capacity");
     else
@@ -401,7 +389,7 @@ read_event(struct put *put, const struct event_row *stored)
     }
     if (stored->version == 0 || wish->kind != stored->kind)
         policy_defaults(wish->policy, wish->kind, put->call->api->node->config->max_seats_per_hold);
-    wish->name = needed_name(&r);
+    wish->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
     read_status(&r, wish);
     read_currency(&r, wish);
     const struct cJSON *policy = member(&r, "policy");

@@ -15,11 +15,13 @@
 #include "holdfast/metrics.h"
 
 #define DESK_STACK_BYTES (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
+#define REPLAN_US        (10 * (int64_t)TIME_US_PER_S)
 
 struct desk_thread {
     struct desk      *desk;
     pthread_t         thread;
     bool              started;
+    struct mono_time  replan_at; /* the thread's own */
     struct desk_tools tools;
 };
 
@@ -108,12 +110,34 @@ desk_outstanding(struct desk *desk)
 
 /* --- the threads ------------------------------------------------------- */
 
+/* Plans made while tables were small are ruinous when they have grown. */
+static void
+replan_when_due(struct desk_thread *self)
+{
+    struct mono_time now = mono_now();
+
+    if (now.us < self->replan_at.us)
+        return;
+    self->replan_at.us = now.us + REPLAN_US;
+    if (pg_replan(self->tools.pg) != PG_DONE)
+        LOG_EVENT(LOG_DEBUG, "replan_failed", log_text("error", pg_last_error(self->tools.pg)));
+}
+
+static bool
+store_is_ready(struct desk_thread *self)
+{
+    if (!pg_ready(self->tools.pg))
+        return false;
+    replan_when_due(self);
+    return pg_ready(self->tools.pg); /* an idle connection's death shows only when it is used */
+}
+
 static void
 do_job(struct desk_thread *self, struct desk_job *job, bool stopping)
 {
     if (stopping || mono_now().us >= job->deadline.us)
         job->fail(job, &self->tools, HF_OVERLOADED);
-    else if (!pg_ready(self->tools.pg))
+    else if (!store_is_ready(self))
         job->fail(job, &self->tools, HF_STORE_UNAVAILABLE);
     else
         job->run(job, &self->tools);

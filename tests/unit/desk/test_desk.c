@@ -43,6 +43,13 @@ pg_ready(struct pg *pg)
     return postgres_is_up;
 }
 
+enum pg_outcome
+pg_replan(struct pg *pg)
+{
+    (void)pg;
+    return PG_DONE;
+}
+
 const char *
 pg_last_error(const struct pg *pg)
 {
