@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 import time
+import uuid
 
 import pytest
 
@@ -366,8 +367,9 @@ def test_without_one_each_request_gets_its_own(client):
 def test_the_request_id_and_the_trace_are_in_the_log(start_node, client):
     node = start_node(log_level="debug")
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    client.at(node).hold("nowhere", "A-1", headers={"X-Request-Id": "find-me", "traceparent": trace}).expect(404)
-    [entry] = wait_until(lambda: [line for line in node.log_lines() if line.get("request_id") == "find-me"])
+    request_id = uuid.uuid4().hex
+    client.at(node).hold("nowhere", "A-1", headers={"X-Request-Id": request_id, "traceparent": trace}).expect(404)
+    [entry] = wait_until(lambda: [line for line in node.log_lines() if line.get("request_id") == request_id])
     assert entry["traceparent"] == trace and entry["level"] == "debug"
     assert client.token not in node.log_text()
 
