@@ -50,6 +50,8 @@ struct http_body {
     char       bytes[];
 };
 struct http_body *http_body_new(const void *bytes, size_t len); /* one reference; NULL: no memory */
+/* Room for `room` bytes, for a body that is written in place: the maker fills bytes and sets len. */
+struct http_body *http_body_alloc(size_t room);
 struct http_body *http_body_get(struct http_body *body);
 void http_body_put(struct http_body *body);
 

@@ -212,12 +212,22 @@ exchange_body_append(struct exchange *exchange, const char *bytes, size_t len)
 }
 
 struct http_body *
-http_body_new(const void *bytes, size_t len)
+http_body_alloc(size_t room)
 {
-    struct http_body *body = malloc(sizeof(*body) + len);
+    struct http_body *body = malloc(sizeof(*body) + room);
     if (body == NULL)
         return NULL;
     atomic_init(&body->refs, 1);
+    body->len = 0;
+    return body;
+}
+
+struct http_body *
+http_body_new(const void *bytes, size_t len)
+{
+    struct http_body *body = http_body_alloc(len);
+    if (body == NULL)
+        return NULL;
     body->len = len;
     if (len > 0)
         memcpy(body->bytes, bytes, len);

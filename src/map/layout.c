@@ -61,6 +61,31 @@ sorted_rows(const struct pg_result *rows, uint32_t count)
     return order;
 }
 
+static uint64_t
+mix(uint64_t print, const void *bytes, size_t len)
+{
+    return (print ^ hash_seeded(bytes, len)) * 0x9E3779B97F4A7C15U;
+}
+
+/* All that a prefix is made from; a null differs from an empty text. */
+static uint64_t
+print_of(const struct pg_result *rows, int row)
+{
+    uint64_t print = 0;
+
+    for (int column = SECTION; column <= TYPE; column++) {
+        struct slice text = pg_get_text(rows, row, column);
+        print = mix(print + pg_is_null(rows, row, column), text.ptr, text.len);
+    }
+    int64_t price = pg_is_null(rows, row, PRICE) ? -1 : pg_get_int(rows, row, PRICE);
+    print = mix(print, &price, sizeof(price));
+    for (int column = X; column <= Y; column++) {
+        double value = pg_get_double(rows, row, column);
+        print = mix(print + pg_is_null(rows, row, column), &value, sizeof(value));
+    }
+    return print;
+}
+
 /* The shortest decimal that reads back as the same number is %.9g for a float4; most are short. */
 static void
 write_coordinate(struct json_writer *w, const char *name, const struct pg_result *rows, int row,
@@ -107,6 +132,7 @@ write_prefixes(struct layout *layout, const struct pg_result *rows, const int *r
 
     for (uint32_t i = 0; i < layout->count; i++) {
         layout->starts[i] = (uint32_t)text.len;
+        layout->prints[i] = print_of(rows, row_of[i]);
         layout->id_lens[i] = (uint8_t)pg_get_text(rows, row_of[i], SEAT).len;
         write_prefix(&text, rows, row_of[i]);
     }
@@ -139,6 +165,7 @@ layout_free(struct layout *layout)
 {
     free(layout->text);
     free(layout->id_lens);
+    free(layout->prints);
     free(layout->starts);
     free(layout->slots);
     free(layout);
@@ -157,9 +184,11 @@ layout_alloc(uint32_t count)
     layout->slot_mask = slots - 1;
     layout->slots = malloc(slots * sizeof(*layout->slots));
     layout->starts = calloc(count + 1, sizeof(*layout->starts));
+    layout->prints = calloc(count + 1, sizeof(*layout->prints));
     layout->id_lens = calloc(count + 1, sizeof(*layout->id_lens));
     atomic_init(&layout->refs, 1);
-    if (layout->slots == NULL || layout->starts == NULL || layout->id_lens == NULL) {
+    if (layout->slots == NULL || layout->starts == NULL || layout->prints == NULL ||
+        layout->id_lens == NULL) {
         layout_free(layout);
         return NULL;
     }
@@ -186,6 +215,25 @@ layout_new(const struct pg_result *rows, int **row_of)
     return layout;
 }
 
+bool
+layout_matches(const struct layout *layout, const struct pg_result *rows, int **row_of)
+{
+    if ((uint32_t)pg_rows(rows) != layout->count)
+        return false;
+    int *order = calloc(layout->count + 1, sizeof(*order));
+    for (int row = 0; order != NULL && row < pg_rows(rows); row++) {
+        /* Ids are unique in the table: as many rows as seats, each found, is all of them. */
+        uint32_t seat = layout_find(layout, pg_get_text(rows, row, SEAT));
+        if (seat == LAYOUT_NONE || layout->prints[seat] != print_of(rows, row)) {
+            free(order);
+            return false;
+        }
+        order[seat] = row;
+    }
+    *row_of = order;
+    return order != NULL;
+}
+
 struct layout *
 layout_get(struct layout *layout)
 {
@@ -203,8 +251,8 @@ layout_put(struct layout *layout)
 bool
 layout_same(const struct layout *a, const struct layout *b)
 {
-    return a->count == b->count && a->text_len == b->text_len &&
-           (a->text_len == 0 || memcmp(a->text, b->text, a->text_len) == 0);
+    return a == b || (a->count == b->count && a->text_len == b->text_len &&
+           (a->text_len == 0 || memcmp(a->text, b->text, a->text_len) == 0));
 }
 
 struct slice

@@ -43,6 +43,7 @@ struct layout {
     uint32_t   slot_mask; /* of slots: a power of two, at most half full */
     uint32_t  *slots;     /* index of a seat, or LAYOUT_NONE: open addressing by hash of the id */
     uint32_t  *starts;    /* count + 1: where each seat's prefix begins in `text` */
+    uint64_t  *prints;    /* a fingerprint of what a seat's prefix was made from */
     uint8_t   *id_lens;
     size_t     text_len;
     char      *text;
@@ -53,6 +54,12 @@ struct layout {
  * frees it with free(). NULL: no memory.
  */
 HF_MUST_CHECK struct layout *layout_new(const struct pg_result *rows, int **row_of);
+/*
+ * True when the rows are the very seats of `layout`, whatever their order: then it is found
+ * without sorting and writing anew. row_of as above; NULL without memory (then false).
+ */
+HF_MUST_CHECK bool layout_matches(const struct layout *layout, const struct pg_result *rows,
+                                  int **row_of);
 struct layout *layout_get(struct layout *layout);
 void layout_put(struct layout *layout); /* NULL is fine */
 bool layout_same(const struct layout *a, const struct layout *b);
@@ -105,9 +112,10 @@ bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
 /*
  * What a loading found, ready to be merged: made without the lock.
  * The map_state in it has no position and no order of change yet.
+ * known: a layout that may still be right, or NULL; shared if it is.
  */
-HF_MUST_CHECK bool map_state_read(struct map_state *fresh, const struct pg_result *seats,
-                                  const struct pg_result *areas);
+HF_MUST_CHECK bool map_state_read(struct map_state *fresh, struct layout *known,
+                                  const struct pg_result *seats, const struct pg_result *areas);
 /*
  * Takes what is new of `fresh` (which is used up) into `state`: a seat that state has in a newer
  * version stays. What differs counts as changed at `position`. True: something did.

@@ -183,14 +183,18 @@ read_areas(struct map_state *fresh, const struct pg_result *rows)
 }
 
 bool
-map_state_read(struct map_state *fresh, const struct pg_result *seats, const struct pg_result *areas)
+map_state_read(struct map_state *fresh, struct layout *known, const struct pg_result *seats,
+               const struct pg_result *areas)
 {
     int *row_of;
 
     memset(fresh, 0, sizeof(*fresh));
     fresh->newest = LAYOUT_NONE;
     fresh->next_end.us = NEVER;
-    fresh->layout = layout_new(seats, &row_of);
+    if (known != NULL && layout_matches(known, seats, &row_of))
+        fresh->layout = layout_get(known);
+    else
+        fresh->layout = layout_new(seats, &row_of);
     if (fresh->layout == NULL)
         return false;
     fresh->seats = calloc(fresh->layout->count + 1, sizeof(*fresh->seats));

@@ -12,7 +12,8 @@
 #include "holdfast/json.h"
 #include "map_internal.h"
 
-#define SEAT_TAIL_BYTES 96 /* status, version, held_until and braces of one seat */
+#define SEAT_TAIL_BYTES  96  /* status, version, held_until and braces of one seat: 84 at the most */
+#define SEATS_FRAME_BYTES 16 /* the list's name and brackets */
 #define GZIP_LEVEL      1  /* a map compresses well; time counts more than the last tenth */
 #define GZIP_WINDOW     (15 + 16) /* zlib's way to say: gzip, not zlib */
 
@@ -113,9 +114,6 @@ snapshot_fini(struct snapshot *shot)
 
 /* --- writing ------------------------------------------------------------------ */
 
-/* Appends a literal without measuring it. */
-#define PUT(out, literal) buf_append((out), (literal), sizeof(literal) - 1)
-
 static void
 write_area(struct json_writer *w, const struct map_area *area)
 {
@@ -150,97 +148,140 @@ write_head(struct buf *out, const struct snapshot *shot, struct slice event, con
     json_array_end(&w);
 }
 
+/*
+ * Seats are most of a body, so they are written without a check per piece: room for all of
+ * them is made first.
+ */
+struct pen {
+    char *at;
+};
+
+static inline void
+pen_bytes(struct pen *pen, const char *bytes, size_t len)
+{
+    memcpy(pen->at, bytes, len);
+    pen->at += len;
+}
+
+#define PEN(pen, literal) pen_bytes((pen), (literal), sizeof(literal) - 1)
+
 static void
-write_status(struct buf *out, enum seat_status status)
+pen_int(struct pen *pen, int64_t number)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
+
+    do {
+        digits[--at] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (number < 0)
+        *pen->at++ = '-';
+    pen_bytes(pen, digits + at, sizeof(digits) - at);
+}
+
+static void
+pen_status(struct pen *pen, enum seat_status status)
 {
     switch (status) {
     case SEAT_AVAILABLE:
-        PUT(out, "\"available\",\"version\":");
+        PEN(pen, "\"available\",\"version\":");
         break;
     case SEAT_HELD:
-        PUT(out, "\"held\",\"version\":");
+        PEN(pen, "\"held\",\"version\":");
         break;
     case SEAT_SOLD:
-        PUT(out, "\"sold\",\"version\":");
+        PEN(pen, "\"sold\",\"version\":");
         break;
     case SEAT_BLOCKED:
-        PUT(out, "\"blocked\",\"version\":");
+        PEN(pen, "\"blocked\",\"version\":");
         break;
     case SEAT_REMOVED:
-        PUT(out, "\"removed\",\"version\":");
+        PEN(pen, "\"removed\",\"version\":");
         break;
     }
 }
 
 static void
-write_seat(struct buf *out, struct slice prefix, const struct map_seat *seat)
+pen_seat(struct pen *pen, struct slice prefix, const struct map_seat *seat)
 {
     bool held = seat->status == SEAT_HELD && !seat->over;
 
-    buf_append_slice(out, prefix);
-    write_status(out, seat->status == SEAT_HELD && seat->over ? SEAT_AVAILABLE : seat->status);
-    buf_append_int(out, seat->version);
+    pen_bytes(pen, prefix.ptr, prefix.len);
+    pen_status(pen, seat->status == SEAT_HELD && seat->over ? SEAT_AVAILABLE : seat->status);
+    pen_int(pen, seat->version);
     if (held) {
-        char text[DB_TIME_TEXT_BYTES];
-        db_time_format(seat->until, text);
-        PUT(out, ",\"held_until\":\"");
-        buf_append(out, text, sizeof(text) - 1);
-        buf_append_char(out, '"');
+        PEN(pen, ",\"held_until\":\"");
+        db_time_format(seat->until, pen->at); /* its NUL is overwritten */
+        pen->at += DB_TIME_TEXT_BYTES - 1;
+        PEN(pen, "\"");
     }
-    buf_append_char(out, '}');
+    PEN(pen, "}");
 }
 
 /* A removed seat says only that: its place is nobody's any more. */
 static void
-write_removed(struct buf *out, struct slice id, const struct map_seat *seat)
+pen_removed(struct pen *pen, struct slice id, const struct map_seat *seat)
 {
-    PUT(out, "{\"seat_id\":\"");
-    buf_append_slice(out, id);
-    PUT(out, "\",\"status\":");
-    write_status(out, SEAT_REMOVED);
-    buf_append_int(out, seat->version);
-    buf_append_char(out, '}');
+    PEN(pen, "{\"seat_id\":\"");
+    pen_bytes(pen, id.ptr, id.len);
+    PEN(pen, "\",\"status\":");
+    pen_status(pen, SEAT_REMOVED);
+    pen_int(pen, seat->version);
+    PEN(pen, "}");
+}
+
+/* What the seats take at the most: a removed one takes less than its prefix. */
+static size_t
+seats_bytes(const struct snapshot *shot)
+{
+    size_t prefixes = 0;
+
+    for (uint32_t k = 0; k < shot->count; k++)
+        prefixes += layout_prefix(shot->layout, shot->index[k]).len;
+    return prefixes + (size_t)shot->count * SEAT_TAIL_BYTES + SEATS_FRAME_BYTES;
 }
 
 static void
-write_seats(struct buf *out, const struct snapshot *shot)
+pen_seats(struct pen *pen, const struct snapshot *shot)
 {
-    PUT(out, ",\"seats\":[");
+    PEN(pen, ",\"seats\":[");
     for (uint32_t k = 0; k < shot->count; k++) {
         if (k > 0)
-            buf_append_char(out, ',');
+            PEN(pen, ",");
         if (shot->seats[k].status == SEAT_REMOVED)
-            write_removed(out, layout_id(shot->layout, shot->index[k]), &shot->seats[k]);
+            pen_removed(pen, layout_id(shot->layout, shot->index[k]), &shot->seats[k]);
         else
-            write_seat(out, layout_prefix(shot->layout, shot->index[k]), &shot->seats[k]);
+            pen_seat(pen, layout_prefix(shot->layout, shot->index[k]), &shot->seats[k]);
     }
-    PUT(out, "]}");
+    PEN(pen, "]}");
 }
 
-static size_t
-expected_bytes(const struct snapshot *shot)
+/* Head and seats, in memory that is the body's from the start. */
+static struct http_body *
+put_together(const struct snapshot *shot, const struct buf *head)
 {
-    size_t seats = (size_t)shot->count * SEAT_TAIL_BYTES;
-    size_t prefixes = shot->layout->count == 0
-                          ? 0
-                          : shot->layout->text_len / shot->layout->count * (shot->count + 1);
-
-    return seats + prefixes + (size_t)shot->area_count * 256 + 512;
+    size_t room = head->len + seats_bytes(shot);
+    struct http_body *body = http_body_alloc(room);
+    if (body == NULL)
+        return NULL;
+    struct pen pen = { body->bytes };
+    pen_bytes(&pen, head->data, head->len);
+    pen_seats(&pen, shot);
+    body->len = (size_t)(pen.at - body->bytes);
+    hf_assert(body->len <= room);
+    return body;
 }
 
 struct http_body *
 render_body(struct snapshot *shot, struct slice event, const char *version)
 {
-    struct buf out = { 0 };
-    struct http_body *body = NULL;
+    struct buf head = { 0 };
 
-    if (buf_reserve(&out, expected_bytes(shot))) {
-        write_head(&out, shot, event, version);
-        write_seats(&out, shot);
-        if (!out.failed)
-            body = http_body_new(out.data, out.len);
-    }
-    buf_fini(&out);
+    write_head(&head, shot, event, version);
+    struct http_body *body = head.failed ? NULL : put_together(shot, &head);
+    buf_fini(&head);
     return body;
 }
 

@@ -352,7 +352,12 @@ seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,
     struct event_map *map = map_find(maps, org, event, false);
     if (map == NULL)
         return true; /* it was dropped meanwhile; the next get makes another */
-    if (!map_state_read(&fresh, seats, areas)) {
+    lock_take(&map->lock);
+    struct layout *known = map->state.layout == NULL ? NULL : layout_get(map->state.layout);
+    lock_drop(&map->lock);
+    bool read = map_state_read(&fresh, known, seats, areas);
+    layout_put(known);
+    if (!read) {
         map_put(map);
         return false;
     }

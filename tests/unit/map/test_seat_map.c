@@ -340,6 +340,26 @@ what_a_loading_finds_different_is_a_change(void **state)
 }
 
 static void
+the_same_rows_in_another_order_are_no_change(void **state)
+{
+    struct house *house = *state;
+    three_seats(house);
+    load_event(house, event);
+    cJSON *before = get(house, NULL);
+    pg_result_free(&house->seats);
+    house->seats = rows_new(SEAT_COLUMNS);
+    add_seat(house, "A", "2", "9", "available", "0", NULL);
+    add_seat(house, "C", "10", "1", "available", "0", NULL);
+    add_seat(house, "B", "2", "10", "available", "0", NULL);
+    seat_maps_invalidate(house->maps, org, event);
+    load_event(house, event);
+    cJSON *after = get(house, NULL);
+    assert_true(cJSON_Compare(before, after, true));
+    cJSON_Delete(before);
+    cJSON_Delete(after);
+}
+
+static void
 past_the_limit_the_map_longest_unused_goes(void **state)
 {
     struct house *house = *state;
@@ -753,6 +773,7 @@ main(void)
         CASE(a_reader_is_owed_only_what_was_before_its_request),
         CASE(a_loading_never_takes_a_seat_back),
         CASE(what_a_loading_finds_different_is_a_change),
+        CASE(the_same_rows_in_another_order_are_no_change),
         CASE(past_the_limit_the_map_longest_unused_goes),
         CASE(forgotten_maps_have_to_be_loaded_and_old_versions_are_unknown),
         CASE(a_delta_has_only_what_changed_in_display_order),
