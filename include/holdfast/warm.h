@@ -42,6 +42,7 @@ struct warm_hold {
     struct db_time held_at, held_until;
     int64_t        version;    /* 0 before the commit */
     int64_t        ttl_ms;     /* from now to held_until; the key lives 60 s longer */
+    bool           locked;     /* put: warm_lock made the key, so it needs no second look */
 };
 
 /*
@@ -52,9 +53,9 @@ bool warm_lock(struct warm *warm, const struct warm_hold *holds, int count, bool
 
 /*
  * After the commit: writes the true value of each seat's key (it replaces unless the key has this
- * hold's id and a newer version), the ZSET member and the hold's meta. Meta costs as much as all the
- * rest (about 10 us of Redis' CPU a hold): it is left out where `source` is empty. Sends without
- * waiting for the replies; warm_collect reads them. False: not sent.
+ * hold's id and a newer version), the ZSET member and the hold's meta (left out where `source` is
+ * empty). Where no reply is needed none is sent: what Redis refuses there is left to repair. Sends
+ * without waiting for the other replies; warm_collect reads them. False: not sent.
  */
 bool warm_put(struct warm *warm, const struct warm_hold *holds, int count);
 

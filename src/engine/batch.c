@@ -524,11 +524,11 @@ batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats
 {
     if (batch->count == 0)
         return false; /* all have their answers */
-    bool again = outcome == PG_REPEAT
-                     ? repeats < REPEATS_MAX
-                     /* A line that came in after the statement's snapshot meets the backstop: once more sees it. */
-                     : outcome == PG_DATA_ERROR && repeats == 0 &&
-                           strcmp(pg_last_sqlstate(batch->worker->pg), "23505") == 0;
+    const char *state = pg_last_sqlstate(batch->worker->pg);
+    bool        again = outcome == PG_REPEAT && repeats < REPEATS_MAX;
+    /* A line that came in, or was closed, after the statement's snapshot: once more sees it. */
+    if (outcome == PG_DATA_ERROR && repeats == 0)
+        again = strcmp(state, "23505") == 0 || strcmp(state, "P0001") == 0;
     if (!again || !pg_ready(batch->worker->pg))
         return false;
     metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);

@@ -117,7 +117,7 @@ bool op_needs_user_lock(const struct op *op);
 
 /* Runs ops in one transaction, splitting where one of them fails; answers or puts back each. */
 void batch_run(struct worker *worker, struct op **ops, int count);
-/* True if the same transaction may be tried again: after a deadlock or lock timeout, once after 23505. */
+/* True if the same transaction may be tried again: after a deadlock or lock timeout, once after 23505 or P0001. */
 bool batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats);
 /* A new batch id, BEGIN. */
 void batch_begin(struct batch *batch);

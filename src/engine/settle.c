@@ -180,7 +180,13 @@ redis_lock(struct batch *batch)
     if (count == 0)
         return;
     /* A lost SET NX is a hint to look in Postgres, and we always do. */
-    (void)warm_lock(worker->warm, worker->warm_holds, count, worker->warm_lost);
+    bool asked = warm_lock(worker->warm, worker->warm_holds, count, worker->warm_lost);
+    int  at = 0;
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        for (int s = 0; op->kind == OP_HOLD && !op->grow && s < op->seat_count && at < count; s++, at++)
+            op->seats[s].warm_locked = asked && !worker->warm_lost[at];
+    }
     metric_observe(METRIC_REDIS_LOCK_SECONDS, (uint64_t)(mono_now().us - start.us));
 }
 
@@ -236,9 +242,12 @@ add_hold_rows(struct batch *batch, int count, bool granted)
             continue;
         for (int row = op->row_first; row < op->row_end; row++) {
             struct uuid hold = granted ? pg_get_uuid(rows, row, HS_HOLD) : op->hold_id;
+            int         before = count;
             if (pg_get_bool(rows, row, HS_TAKEN) == granted)
                 count = add_warm(batch->worker, count, op, op->event, op_row_seat(op, row)->id, &hold,
                                  granted ? op->hold : NULL, pg_get_int(rows, row, HS_VERSION));
+            if (count > before)
+                batch->worker->warm_holds[before].locked = op_row_seat(op, row)->warm_locked;
         }
     }
     return count;

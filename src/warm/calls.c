@@ -62,6 +62,46 @@ warm_call(struct warm *warm, enum warm_call_kind kind)
     return true;
 }
 
+/* --- without replies --------------------------------------------------------------- */
+
+static void
+client_reply(struct warm *warm, const char *mode)
+{
+    buf_clear(&warm->command);
+    warm_command(&warm->command, 3, "CLIENT");
+    warm_word(&warm->command, SLICE_LITERAL("REPLY"));
+    warm_word(&warm->command, slice_of(mode));
+}
+
+bool
+warm_mute(struct warm *warm)
+{
+    client_reply(warm, "OFF");
+    return warm_tell(warm);
+}
+
+bool
+warm_tell(struct warm *warm)
+{
+    if (warm->command.failed || warm->word.failed) {
+        warm_link_close(&warm->link); /* the connection would stay mute */
+        warm_calls_forget(warm);
+        return false;
+    }
+    if (!warm_link_queue(&warm->link, buf_slice(&warm->command))) {
+        warm_calls_forget(warm);
+        return false;
+    }
+    return true;
+}
+
+bool
+warm_unmute(struct warm *warm)
+{
+    client_reply(warm, "ON");
+    return warm_call(warm, WARM_CALL_PLAIN);
+}
+
 /* --- the second round ------------------------------------------------------------ */
 
 static void

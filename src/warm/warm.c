@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIFE_SPARE_MS  (10 * 60 * 1000) /* how much longer than its members an event's set may live */
 #define SEATS_PER_CALL 400 /* of one event: bounds a script's run and its unpack() */
 
 struct warm *
@@ -211,17 +212,19 @@ add_field(struct warm *warm, const char *name, struct slice value)
     warm_word(&warm->command, value);
 }
 
-/* SET <key> <value> PX <ms> GET|NX */
+/* SET <key> <value> PX <ms> [GET|NX] */
 static void
 build_set(struct warm *warm, const struct warm_hold *hold, const char *mode)
 {
-    begin(warm, 6, "SET");
+    begin(warm, mode != NULL ? 6 : 5, "SET");
     add_seat_key(warm, hold);
     warm_value(&warm->word, hold);
     add_built(warm);
     add_text(warm, "PX");
     warm_word_int(&warm->command, warm_keep_ms(hold));
-    add_text(warm, mode);
+    if (mode != NULL) {
+        add_text(warm, mode);
+    }
 }
 
 /* --- put ---------------------------------------------------------------------------- */
@@ -248,26 +251,36 @@ longest_keep_ms(const struct warm_hold *const *seats, int count)
     return longest;
 }
 
-/* The set lives as long as its longest member: NX for one without an end, GT for a later one. */
+/*
+ * The set lives at least as long as its longest member: NX for one without an end, GT for a later one.
+ * Given some minutes more than that, the same event needs it only now and then.
+ */
 static bool
-send_members(struct warm *warm, const struct warm_hold *const *seats, int count)
+tell_life(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
     static const char *const modes[] = { "NX", "GT" };
+    int64_t keep_ms = longest_keep_ms(seats, count), now_ms = mono_now().us / TIME_US_PER_MS;
+    uint64_t event = hash_seeded(seats[0]->event.ptr, seats[0]->event.len) ^
+                     hash_seeded(seats[0]->org.ptr, seats[0]->org.len) * 3;
+    struct warm_life *life = &warm->lives[event % WARM_LIVES];
 
-    build_members(warm, seats, count);
-    bool sent = warm_call(warm, WARM_CALL_MEMBERS);
-    for (int i = 0; sent && i < 2; i++) {
+    if (life->event == event && life->until_ms >= now_ms + keep_ms) {
+        return true;
+    }
+    bool told = true;
+    for (int i = 0; told && i < 2; i++) {
         begin(warm, 4, "PEXPIRE");
         add_seat_holds_key(warm, seats[0]);
-        warm_word_int(&warm->command, longest_keep_ms(seats, count));
+        warm_word_int(&warm->command, keep_ms + LIFE_SPARE_MS);
         add_text(warm, modes[i]);
-        sent = warm_call(warm, WARM_CALL_PLAIN);
+        told = warm_tell(warm);
     }
-    return sent;
+    *life = (struct warm_life){ event, now_ms + keep_ms + LIFE_SPARE_MS };
+    return told;
 }
 
 static bool
-send_meta(struct warm *warm, const struct warm_hold *hold)
+tell_meta(struct warm *warm, const struct warm_hold *hold)
 {
     char id[UUID_TEXT_BYTES];
     uuid_format(&hold->hold_id, id);
@@ -281,34 +294,56 @@ send_meta(struct warm *warm, const struct warm_hold *hold)
     add_time(warm, "created_at", hold->held_at);
     add_field(warm, "source", hold->source);
     add_field(warm, "status", SLICE_LITERAL("active"));
-    if (!warm_call(warm, WARM_CALL_PLAIN)) {
+    if (!warm_tell(warm)) {
         return false;
     }
     begin(warm, 3, "PEXPIRE");
     add_meta_key(warm, hold);
     warm_word_int(&warm->command, warm_keep_ms(hold));
-    return warm_call(warm, WARM_CALL_PLAIN);
+    return warm_tell(warm);
 }
 
+/* What may be wrong there is replaced with a look at it: keys that this hold's lock did not make. */
 static bool
-send_put(struct warm *warm, const struct warm_hold *const *seats, int count)
+send_checked(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
     bool sent = true;
     for (int i = 0; sent && i < count; i++) {
-        build_set(warm, seats[i], "GET");
-        sent = warm_call(warm, WARM_CALL_SET);
-        bool first = i == 0 || !uuid_equal(&seats[i - 1]->hold_id, &seats[i]->hold_id);
-        if (sent && first && seats[i]->source.len > 0) {
-            sent = send_meta(warm, seats[i]);
+        if (!seats[i]->locked) {
+            build_set(warm, seats[i], "GET");
+            sent = warm_call(warm, WARM_CALL_SET);
         }
     }
-    return sent && send_members(warm, seats, count);
+    if (sent) {
+        build_members(warm, seats, count);
+        sent = warm_call(warm, WARM_CALL_MEMBERS);
+    }
+    return sent;
+}
+
+static bool
+send_told(struct warm *warm, const struct warm_hold *const *seats, int count)
+{
+    bool told = true;
+    for (int i = 0; told && i < count; i++) {
+        if (seats[i]->locked) {
+            build_set(warm, seats[i], NULL);
+            told = warm_tell(warm);
+        }
+        bool first = i == 0 || !uuid_equal(&seats[i - 1]->hold_id, &seats[i]->hold_id);
+        if (told && first && seats[i]->source.len > 0) {
+            told = tell_meta(warm, seats[i]);
+        }
+    }
+    return told && tell_life(warm, seats, count);
 }
 
 bool
 warm_put(struct warm *warm, const struct warm_hold *holds, int count)
 {
-    return send_by_event(warm, holds, count, send_put);
+    return send_by_event(warm, holds, count, send_checked) && warm_mute(warm) &&
+           send_by_event(warm, holds, count, send_told) && warm_unmute(warm) &&
+           warm_link_push(&warm->link);
 }
 
 /* --- remove --------------------------------------------------------------------------- */

@@ -143,9 +143,18 @@ struct warm_calls {
     struct warm_call call[WARM_CALLS_MAX];
 };
 
+/* Until when an event's seat_holds is known to live, so that its PEXPIRE isn't sent with every batch. */
+#define WARM_LIVES 1024 /* a power of two; events that share a place only send more often */
+
+struct warm_life {
+    uint64_t event; /* hash of org and event */
+    int64_t  until_ms;
+};
+
 struct warm {
     bool             on; /* fixed after warm_new */
     struct warm_link link;
+    struct warm_life lives[WARM_LIVES];
 
     struct warm_calls due;
     struct warm_calls again; /* used while `due` is being read */
@@ -156,6 +165,13 @@ struct warm {
 
 /* Sends warm->command and keeps it. False: it failed, and nothing is due any more. */
 bool warm_call(struct warm *warm, enum warm_call_kind kind);
+/*
+ * Commands whose replies nobody needs: between mute and unmute Redis sends none, which halves their
+ * cost on both sides. tell sends warm->command. False: the link failed.
+ */
+bool warm_mute(struct warm *warm);
+bool warm_tell(struct warm *warm);
+bool warm_unmute(struct warm *warm);
 /* Forgets what is due, when its connection is gone. */
 void warm_calls_forget(struct warm *warm);
 
