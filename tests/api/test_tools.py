@@ -13,7 +13,6 @@ from support.client import Client
 from support.node import Node
 from support.tables import query, seat_statuses
 from support.waiting import wait_until
-from support.wire import Wire
 
 COMMANDS = ["serve", "migrate", "import", "token", "verify", "check-config", "version"]
 DONE, FAILED, USAGE = 0, 1, 2
@@ -395,9 +394,7 @@ def test_a_second_sigterm_ends_at_once(start_node, client):
     import time
     node = start_node(drain_delay="30s", drain_timeout="60s")
     node.signal(signal.SIGTERM)
-    with Wire(node) as wire:
-        wire.send(b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert wire.answer().status in (200, 503)
+    wait_until(lambda: client.at(node).get("/ready").status == 503, what="the first one is taken")
     started = time.monotonic()
     node.signal(signal.SIGTERM)
     node.process.wait(10)
