@@ -1,4 +1,4 @@
-"""Law 7: unknown is not failure. The connection to Postgres ends around COMMIT; what the client hears is what stands."""
+"""Law 7: unknown is not failure. The connection ends around COMMIT; what the client hears is what stands."""
 
 import itertools
 import os
@@ -149,7 +149,8 @@ def test_a_batch_whose_commit_is_lost_is_true_for_each_of_its_requests(behind, a
         prove(event)
 
 
-def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(start_node, proxied, database_url, admin, db, org, prove):
+def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(
+        start_node, proxied, database_url, admin, db, org, prove):
     proxy, url = proxied(database_url)
     node = start_node(database_url=url, workers=1, request_timeout="1500ms")
     user = Client(node, org, "user-behind")
@@ -172,7 +173,7 @@ def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(start_node, pr
 
 @pytest.mark.parametrize("deferred", [False, True], ids=["in a statement", "within COMMIT"])
 def test_what_a_client_hears_when_its_session_is_terminated_is_what_stands(
-        admin, node, deferred, db, org, database_url, prove):
+        admin, deferred, db, org, database_url, prove):
     event = admin.make_event(20)
     with gate(db, deferred):
         for n in range(1, 21):

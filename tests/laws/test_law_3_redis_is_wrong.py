@@ -117,7 +117,7 @@ def test_keys_of_the_wrong_type_change_nothing(client, other, redis, org, event,
     prove(event)
 
 
-def test_a_redis_that_is_wiped_again_and_again_changes_no_answer(admin, client, redis, event_of_many, prove):
+def test_a_redis_that_is_wiped_again_and_again_changes_no_answer(admin, redis, event_of_many, prove):
     """Everybody buys seats of their own and tries those of others, while Redis forgets."""
     event, told = event_of_many, []
 

@@ -56,7 +56,7 @@ def test_a_hold_that_fails_has_never_been_seen(admin, other, event, node, db, re
 
 
 @pytest.mark.parametrize("what", ["confirm", "extend", "cancel"])
-def test_a_change_in_flight_is_not_seen(client, other, event, node, db, database_url, what, prove):
+def test_a_change_in_flight_is_not_seen(client, other, event, db, database_url, what, prove):
     hold = client.held(event, "A-1")
     path = f"/api/holds/{hold['hold_id']}"
     with holding(database_url, HOLD_ALL_WRITES) as bystander:

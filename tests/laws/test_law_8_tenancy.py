@@ -17,7 +17,7 @@ def tenants(node, org, admin):
     return [(admin, Client(node, org, "user-1")), (second, Client(node, second.org, "user-1"))]
 
 
-def test_the_same_seat_of_two_organizations_is_two_seats(tenants, db, prove, check_audit):
+def test_the_same_seat_of_two_organizations_is_two_seats(tenants, prove, check_audit):
     (_, mine), (_, theirs) = tenants
     one, two = mine.held("premiere", "A-1"), theirs.held("premiere", "A-1")
     assert one["hold_id"] != two["hold_id"]

@@ -53,7 +53,7 @@ def test_where_too_many_are_parked_the_next_is_refused(small, event, db, databas
     prove(event)
 
 
-def test_a_hot_table_that_is_full_takes_no_more_and_stays_right(small, org, db, prove):
+def test_a_hot_table_that_is_full_takes_no_more_and_stays_right(small, org, prove):
     """An entry with a timer of this node's doesn't go: without room for it a hold is not begun."""
     admin = small(hot_seats_max=1000, hot_shards=1)
     event = admin.make_event(1500)

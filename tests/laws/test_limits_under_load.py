@@ -7,6 +7,7 @@ import pytest
 
 from support.bystander import all_rows
 from support.swarm import drive, hold_shot, shot, tally
+from support.truth import seats_of
 
 NODE_SETTINGS = {"request_timeout": "30s"}  # a slow machine is no fault
 USERS = 30
@@ -33,6 +34,12 @@ def units_of(db, org, event):
     return dict(all_rows(db, """
         SELECT user_id, sum(quantity)::int FROM seat_holds
         WHERE org_id = %s AND event_id = %s AND status = 'active' GROUP BY 1""", (org, event)))
+
+
+def counts_of(db, org, event):
+    """(held, sold) of the event's only area"""
+    row, = all_rows(db, "SELECT held, sold FROM areas WHERE org_id = %s AND event_id = %s", (org, event))
+    return row
 
 
 def insist(answers_of, users, again):
@@ -76,8 +83,7 @@ def test_eight_holds_at_once_under_a_limit_of_four_of_an_area(admin, nodes, db, 
     answers_of = each_at_once(users, lambda _index, user: [fire(user, place) for place in range(TRIES)])
     insist(answers_of, users, fire)
     assert_exactly(answers_of, users, db, org, event)
-    assert all_rows(db, "SELECT held, sold FROM areas WHERE org_id = %s AND event_id = %s", (org, event)) == [
-        (LIMIT * USERS, 0)]
+    assert counts_of(db, org, event) == (LIMIT * USERS, 0)
     prove(event)
 
 
@@ -110,8 +116,7 @@ def test_one_hold_per_user_whatever_comes_at_once(admin, nodes, db, org, prove):
         assert any(answer.status == 201 for answer in answers)
         assert all(answer.code == "seat_contended" for answer in answers if answer.status == 409)
     assert units_of(db, org, event) == {user.user: 1 for user in users}
-    held = all_rows(db, "SELECT count(*) FROM seats WHERE org_id = %s AND event_id = %s AND status = 'held'", (org, event))
-    assert held == [(USERS,)]
+    assert [status for status, *_ in seats_of(db, org, event).values()].count("held") == USERS
     prove(event, [answer.json for answers in answers_of for answer in answers if answer.status == 201])
 
 
@@ -138,7 +143,7 @@ def test_a_hot_area_is_filled_to_the_last_place_and_not_beyond(admin, nodes, db,
     granted = sum(n for n, answer in zip(quantities, answers) if answer.status == 201)
     refused = [n for n, answer in zip(quantities, answers) if answer.status == 409]
     assert granted <= CAPACITY < granted + min(refused), "a request that fits was refused"
-    assert all_rows(db, "SELECT held, sold FROM areas WHERE org_id = %s AND event_id = %s", (org, event)) == [(granted, 0)]
+    assert counts_of(db, org, event) == (granted, 0)
     lines = collections.Counter(dict(all_rows(db, """
         SELECT hold_id::text, quantity FROM seat_holds WHERE org_id = %s AND event_id = %s""", (org, event))))
     assert lines == {answer.json["hold_id"]: n for n, answer in zip(quantities, answers) if answer.status == 201}
@@ -156,29 +161,25 @@ def test_an_area_that_is_bought_and_given_back_without_end_never_goes_wrong(admi
         for turn in range(15):
             answer = yield hold_shot(user, event, cart=f"cart-{turn}",
                                      areas=[{"area_id": "floor", "quantity": draw.randint(1, 8)}])
-            told[said(answer)] += 1
+            told[answer.status, answer.code] += 1
             if answer.status != 201:
                 continue
             path = f"/api/holds/{answer.json['hold_id']}"
             answer = yield shot(user, "PATCH", path, {"areas": [{"area_id": "floor", "quantity": draw.randint(1, 8)}]})
-            told[said(answer)] += 1
+            told[answer.status, answer.code] += 1
             if turn == 14 and number % 4 == 0:
                 answer = yield shot(user, "POST", f"{path}/confirm", {})
             else:
                 answer = yield shot(user, "DELETE", path)
-            told[said(answer)] += 1
+            told[answer.status, answer.code] += 1
             assert answer.status == 200, answer
         return told
 
     told = sum(drive([shop(number) for number in range(60)]), collections.Counter())
     assert set(told) <= allowed, told
-    (held, sold), = all_rows(db, "SELECT held, sold FROM areas WHERE org_id = %s AND event_id = %s", (org, event))
+    held, sold = counts_of(db, org, event)
     assert held == 0
     assert [(sold,)] == all_rows(db, """
         SELECT coalesce(sum(quantity), 0) FROM seat_holds
         WHERE org_id = %s AND event_id = %s AND status = 'converted'""", (org, event))
     prove(event)
-
-
-def said(answer):
-    return (answer.status, answer.code)

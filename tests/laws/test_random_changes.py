@@ -116,8 +116,8 @@ def lives_of(db, org, event):
     lives = collections.defaultdict(lambda: ([], []))
     for seat, action, at in all_rows(db, """
             SELECT seat_id, action::text, extract(epoch FROM at) FROM audit_log
-            WHERE org_id = %s AND event_id = %s AND action IN ('seat_held', 'seat_released') ORDER BY seat_id, version""",
-                                     (org, event)):
+            WHERE org_id = %s AND event_id = %s AND action IN ('seat_held', 'seat_released')
+            ORDER BY seat_id, version""", (org, event)):
         begins, ends = lives[seat]
         if action == "seat_held":
             begins.append(float(at))
@@ -136,6 +136,10 @@ def assert_refused_while_true(db, org, event, refused, slack_s):
         assert last >= 0 and ends[last] + slack_s >= asked, (
             f"{user} was told {code} for {seat} between {asked} and {answered}, "
             f"but nobody had it after {ends[last] if last >= 0 else 'ever'}")
+
+
+def map_of(reader, event):
+    return {seat["seat_id"]: seat["status"] for seat in reader.seats(event).expect(200).json["seats"]}
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["one node", "two nodes"])
@@ -168,6 +172,6 @@ def test_everything_at_random_stays_true(count, node, start_node, admin, db, org
     for each in nodes:
         reader = admin.at(each)
         wait_until(lambda: reader.occupancy(event).expect(200).json["sold"] == sold)
-        wait_until(lambda: {seat["seat_id"]: seat["status"] for seat in reader.seats(event).expect(200).json["seats"]} ==
-                   {seat: row[0] for seat, row in seats_of(db, org, event).items()}, what="the map is the table")
+        wait_until(lambda: map_of(reader, event) == {seat: row[0] for seat, row in seats_of(db, org, event).items()},
+                   what="the map is the table")
     prove(event)

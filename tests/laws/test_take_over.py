@@ -24,7 +24,7 @@ def story_of(db, org, event, seat):
 
 @pytest.fixture
 def frozen(start_node):
-    """frozen(): a second node that will be stopped with its timers in it."""
+    """A second node, which will be stopped with its timers in it."""
     return start_node(reaper_interval_ms=600_000)
 
 
@@ -59,7 +59,7 @@ def test_a_taken_over_seat_goes_through_two_versions(frozen, client, other, admi
     prove(event, [old, new])
 
 
-def test_the_same_user_may_take_over_their_own_hold(frozen, client, admin, db, org, prove):
+def test_the_same_user_may_take_over_their_own_hold(frozen, client, admin, db, prove):
     event = admin.make_event(1, policy={"hold_ttl": 1})
     old = client.at(frozen).held(event, "A-1")
     frozen.pause()
@@ -84,7 +84,7 @@ def test_one_of_a_crowd_takes_the_seat_over(frozen, client, admin, db, org, prov
     prove(event, [old, won])
 
 
-def test_seats_of_several_holds_that_are_over_are_taken_over_together(frozen, admin, client, db, org, prove):
+def test_seats_of_several_holds_that_are_over_are_taken_over_together(frozen, admin, client, db, prove):
     event = admin.make_event(4, policy={"hold_ttl": 1})
     old = [admin.as_user(f"old-{n}").at(frozen).held(event, f"A-{n}") for n in range(1, 4)]
     frozen.pause()

@@ -90,7 +90,8 @@ def gate(db, deferred=True):
     """
     execute(db, "CREATE TABLE gate (id int PRIMARY KEY); INSERT INTO gate VALUES (1)")
     try:
-        with trigger(db, "at_gate", "seat_holds", "AFTER INSERT", "PERFORM FROM gate FOR SHARE; RETURN NULL;", deferred):
+        body = "PERFORM FROM gate FOR SHARE; RETURN NULL;"
+        with trigger(db, "at_gate", "seat_holds", "AFTER INSERT", body, deferred):
             yield
     finally:
         execute(db, "DROP TABLE gate")
