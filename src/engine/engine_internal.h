@@ -204,9 +204,12 @@ HF_MUST_CHECK bool keys_store(struct batch *batch);
 
 /* --- settle.c ----------------------------------------------------------------------- */
 
-/* Memory and map learn a seat that a committed statement returned; ends a claim when `claimed`. */
+/*
+ * Memory learns a seat as a statement returned it; ends a claim when `claimed`. ours: this node wrote
+ * the hold, so its wheel expires it; a hold that was only seen is its own node's to expire.
+ */
 void settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
-                 bool claimed, struct waiter_list *waiters);
+                 bool claimed, bool ours, struct waiter_list *waiters);
 /* The rows of hold_seats of one op: granted, or what was found. committed: what was taken stands. */
 void settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters);
 /* Arms the timer of a hold that has areas only. */

@@ -12,11 +12,11 @@
 
 void
 settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view, bool claimed,
-            struct waiter_list *waiters)
+            bool ours, struct waiter_list *waiters)
 {
     struct node       *node = batch->worker->node;
     struct hot_waiter *chain = NULL;
-    bool               arm = view != NULL && view->status == SEAT_HELD && !view->in_payment;
+    bool               arm = ours && view != NULL && view->status == SEAT_HELD && !view->in_payment;
     if (claimed) {
         hot_table_settle(node->hot, key, view, batch->began, arm, &chain);
         waiter_list_add(waiters, chain);
@@ -59,7 +59,7 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
         struct seat_view view = { 0 };
         bool             taken = pg_get_bool(rows, row, HS_TAKEN);
         bool             known = view_of_hold_row(rows, row, &view) && (committed || !taken);
-        settle_seat(batch, &key, known ? &view : NULL, seat->claimed, waiters);
+        settle_seat(batch, &key, known ? &view : NULL, seat->claimed, taken, waiters);
         seat->claimed = false;
         if (taken && committed)
             seat_maps_apply(batch->worker->node->maps, &key, &view);
@@ -86,7 +86,7 @@ settle_change_row(struct batch *batch, const struct op *op, int row, struct wait
     view.user_hash = hash_user(pg_get_text(rows, row, CH_USER));
     view.held_until = pg_get_time(rows, row, CH_SEAT_UNTIL);
     view.version = pg_get_int(rows, row, CH_VERSION);
-    settle_seat(batch, &key, &view, false, waiters);
+    settle_seat(batch, &key, &view, false, true, waiters);
     seat_maps_apply(batch->worker->node->maps, &key, &view);
 }
 
