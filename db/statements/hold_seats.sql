@@ -10,7 +10,7 @@
 -- $17 timestamptz[] birth of that hold                  $18 bool[] the first of the batch to name this seat
 --
 -- Columns: pos, ord, code, taken (the whole hold was granted), version, status, in_payment,
--- hold, user, until (of the seat as it now is), section, row, number, price, born, now.
+-- hold, user, until (of the seat as it now is), section, row, number, price, born, now, takeover (another's hold was over).
 -- code: ok | stale (policy changed: prepare again) | event_not_found | event_closed |
 --   seat_not_found | too_many_seats | user_limit | seat_taken | own (the user has it) | seat_sold |
 --   seat_blocked | locked (another transaction is deciding)
@@ -53,15 +53,8 @@ counted AS MATERIALIZED (
         WHERE h.org_id = d.org AND h.event_id = d.event AND h.user_id = d.usr
           AND h.status IN ('active', 'converted')
           AND (h.status = 'converted' OR h.in_payment OR h.held_until > clk.now)) c),
-j AS (
-    SELECT r.*, clk.now, e.hold_ttl, e.max_seats_per_hold, e.max_seats_per_user, c.units,
-        l.pos IS NOT NULL AND l.status = 'held' AS takeover,
-        COALESCE(l.version, m.version) AS seen_version,
-        COALESCE(l.status, m.status) AS seen_status,
-        COALESCE(l.hold_id, m.hold_id) AS seen_hold,
-        COALESCE(l.user_id, m.user_id) AS seen_user,
-        COALESCE(l.held_until, m.held_until) AS seen_until,
-        COALESCE(m.in_payment, false) AS seen_payment,
+j AS MATERIALIZED ( -- what is narrow and read often stands first: rows are taken apart up to the last column needed
+    SELECT r.pos, r.ord, l.pos IS NOT NULL AND l.status = 'held' AS takeover,
         CASE
         WHEN e.version IS NULL THEN 'event_not_found'
         WHEN e.version <> r.ver THEN 'stale'
@@ -73,7 +66,16 @@ j AS (
         WHEN m.status = 'blocked' THEN 'seat_blocked'
         WHEN m.status = 'held' AND (m.in_payment OR m.held_until > clk.now) THEN
             CASE WHEN m.user_id = r.usr THEN 'own' ELSE 'seat_taken' END
-        ELSE 'locked' END AS code
+        ELSE 'locked' END AS code,
+        clk.now, COALESCE(r.until, clk.now + make_interval(secs => CASE WHEN r.ttl > 0 THEN r.ttl ELSE e.hold_ttl END)) AS ends,
+        COALESCE(r.born, clk.now) AS born, r.hold, r.line, e.max_seats_per_hold, e.max_seats_per_user, c.units,
+        COALESCE(l.version, m.version) AS seen_version,
+        COALESCE(l.status, m.status) AS seen_status,
+        COALESCE(l.hold_id, m.hold_id) AS seen_hold,
+        COALESCE(l.held_until, m.held_until) AS seen_until,
+        COALESCE(m.in_payment, false) AS seen_payment,
+        COALESCE(l.user_id, m.user_id) AS seen_user,
+        r.org, r.event, r.seat, r.usr, r.cart, r.source, r.email, r.actor, r.rid
     FROM req r CROSS JOIN clk
     LEFT JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
     LEFT JOIN counted c ON c.ord = r.ord
@@ -82,27 +84,30 @@ j AS (
         SELECT s.status, s.hold_id, s.user_id, s.held_until, s.version, s.in_payment FROM seats s
         WHERE l.pos IS NULL AND s.org_id = r.org AND s.event_id = r.event AND s.seat_id = r.seat
         OFFSET 0) m ON true),
-k AS ( -- seats that the user has already neither count nor stand in the way of a limit
-    SELECT j.*, count(*) FILTER (WHERE code <> 'own') OVER w AS fresh, bool_and(code = 'ok') OVER w AS free
-    FROM j WINDOW w AS (PARTITION BY ord)),
+g AS ( -- seats that the user has already neither count nor stand in the way of a limit
+    SELECT ord, bool_and(code = 'ok') AS free,
+        COALESCE(count(*) FILTER (WHERE code <> 'own') > max(max_seats_per_hold), false) AS too_many,
+        COALESCE(max(max_seats_per_user) > 0 AND count(*) FILTER (WHERE code <> 'own') > 0
+            AND max(units) + count(*) FILTER (WHERE code <> 'own') > max(max_seats_per_user), false) AS over_limit
+    FROM j GROUP BY ord),
 t AS MATERIALIZED (
-    SELECT k.*, too_many, over_limit, free AND NOT too_many AND NOT over_limit AS taken
-    FROM k CROSS JOIN LATERAL (
-        SELECT COALESCE(fresh > max_seats_per_hold, false) AS too_many,
-            COALESCE(max_seats_per_user > 0 AND fresh > 0 AND units + fresh > max_seats_per_user, false) AS over_limit) x),
+    SELECT g.free AND NOT g.too_many AND NOT g.over_limit AS taken, g.too_many, g.over_limit, j.*
+    FROM j JOIN g ON g.ord = j.ord),
 upd AS (
     UPDATE seats s
-    SET status = 'held', hold_id = t.hold, user_id = t.usr, version = s.version + 1 + t.takeover::int,
-        held_until = COALESCE(t.until, t.now + make_interval(secs => CASE WHEN t.ttl > 0 THEN t.ttl ELSE t.hold_ttl END))
+    SET status = 'held', hold_id = t.hold, user_id = t.usr, held_until = t.ends,
+        version = s.version + 1 + t.takeover::int
     FROM t
     WHERE t.taken AND s.org_id = t.org AND s.event_id = t.event AND s.seat_id = t.seat
-    RETURNING t.pos, s.version, s.held_until, s.section, s."row", s.number, s.price),
-over AS MATERIALIZED ( -- the lines of the holds that are taken over: found by their key, whatever the statistics say
-    SELECT t.org, t.event, t.now, t.seen_hold, h.line FROM t
+    RETURNING t.pos, t.ord, t.takeover, t.now, t.ends, t.born, t.hold, t.line, s.version, s.price, t.seen_hold,
+        t.seen_until, s.section, s."row", s.number, t.org, t.event, t.seat, t.usr, t.cart, t.source, t.email,
+        t.actor, t.rid, t.seen_user),
+over AS ( -- the lines of the holds that are taken over: found by their key, whatever the statistics say
+    SELECT u.org, u.event, u.now, u.seen_hold, h.line FROM upd u
     CROSS JOIN LATERAL (
         SELECT s.line FROM seat_holds s
-        WHERE s.hold_id = t.seen_hold AND s.seat_id = t.seat AND s.status::text = 'active' OFFSET 0) h
-    WHERE t.taken AND t.takeover),
+        WHERE s.hold_id = u.seen_hold AND s.seat_id = u.seat AND s.status::text = 'active' OFFSET 0) h
+    WHERE u.takeover),
 closed AS (
     UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = o.now
     FROM over o
@@ -112,37 +117,37 @@ closed AS (
 ins AS ( -- reads `closed`: the old line must be closed before the backstop sees the new one
     INSERT INTO seat_holds (hold_id, line, held_until, created_at, price, org_id, event_id, seat_id,
         user_id, cart_token, source, customer_email)
-    SELECT t.hold, t.line, u.held_until, COALESCE(t.born, t.now), u.price, t.org, t.event, t.seat,
-        t.usr, t.cart, t.source, t.email
-    FROM (SELECT count(*) AS n FROM closed) c, t JOIN upd u ON u.pos = t.pos
+    SELECT u.hold, u.line, u.ends, u.born, u.price, u.org, u.event, u.seat, u.usr, u.cart, u.source, u.email
+    FROM (SELECT count(*) AS n FROM closed) c, upd u
     WHERE c.n >= 0
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
         user_id, actor, reason, request_id)
-    SELECT t.now, u.version - 1, t.seen_hold, t.seen_until, 'seat_released'::audit_action, t.org,
-        t.event, t.seat, t.seen_user, NULL, 'ttl_expired', t.rid
-    FROM t JOIN upd u ON u.pos = t.pos WHERE t.takeover
+    SELECT u.now, u.version - 1, u.seen_hold, u.seen_until, 'seat_released'::audit_action, u.org,
+        u.event, u.seat, u.seen_user, NULL, 'ttl_expired', u.rid
+    FROM upd u WHERE u.takeover
     UNION ALL
-    SELECT t.now, u.version, t.hold, u.held_until, 'seat_held'::audit_action, t.org,
-        t.event, t.seat, t.usr, t.actor, NULL, t.rid
-    FROM t JOIN upd u ON u.pos = t.pos
+    SELECT u.now, u.version, u.hold, u.ends, 'seat_held'::audit_action, u.org,
+        u.event, u.seat, u.usr, u.actor, NULL, u.rid
+    FROM upd u
     RETURNING 1),
 kept AS MATERIALIZED (
-    SELECT must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM upd), 'seats held')
-       AND must_equal((SELECT count(*) FROM t WHERE taken), (SELECT count(*) FROM ins), 'lines written')
-       AND must_equal((SELECT count(*) FROM t WHERE taken AND takeover), (SELECT count(*) FROM closed), 'lines closed')
-       AND must_equal((SELECT count(*) + count(*) FILTER (WHERE takeover) FROM t WHERE taken), (SELECT count(*) FROM aud), 'audited') AS kept)
-SELECT t.pos, t.ord,
-    CASE WHEN t.code IN ('stale', 'event_not_found', 'event_closed', 'seat_not_found') THEN t.code
-         WHEN t.too_many THEN 'too_many_seats' WHEN t.over_limit THEN 'user_limit' ELSE t.code END AS code,
-    t.taken,
-    COALESCE(u.version, t.seen_version) AS version,
-    CASE WHEN t.taken THEN 'held' ELSE t.seen_status END AS status,
-    t.seen_payment AS in_payment,
-    CASE WHEN t.taken THEN t.hold ELSE t.seen_hold END AS hold,
-    CASE WHEN t.taken THEN t.usr ELSE t.seen_user END AS usr,
-    CASE WHEN t.taken THEN u.held_until ELSE t.seen_until END AS until,
-    u.section, u."row", u.number, u.price, COALESCE(t.born, t.now) AS born, t.now
-FROM kept, t LEFT JOIN upd u ON u.pos = t.pos
-ORDER BY t.pos
+    SELECT must_equal(p.seats, (SELECT count(*) FROM upd), 'seats held')
+       AND must_equal(p.seats, (SELECT count(*) FROM ins), 'lines written')
+       AND must_equal(p.over, (SELECT count(*) FROM closed), 'lines closed')
+       AND must_equal(p.seats + p.over, (SELECT count(*) FROM aud), 'audited') AS kept
+    FROM (SELECT count(*) AS seats, count(*) FILTER (WHERE takeover) AS over FROM t WHERE taken) p)
+SELECT x.* FROM kept, (
+    SELECT u.pos, u.ord, 'ok' AS code, true AS taken, u.version, 'held'::seat_status AS status, false AS in_payment,
+        u.hold, u.usr, u.ends AS until, u.section, u."row", u.number, u.price, u.born, u.now,
+        u.takeover
+    FROM upd u
+    UNION ALL
+    SELECT t.pos, t.ord,
+        CASE WHEN t.code IN ('stale', 'event_not_found', 'event_closed', 'seat_not_found') THEN t.code
+             WHEN t.too_many THEN 'too_many_seats' WHEN t.over_limit THEN 'user_limit' ELSE t.code END,
+        false, t.seen_version, t.seen_status, t.seen_payment, t.seen_hold, t.seen_user, t.seen_until,
+        NULL, NULL, NULL, NULL, t.born, t.now, false
+    FROM t WHERE NOT t.taken) x
+ORDER BY x.pos

@@ -48,7 +48,6 @@ struct op_seat {
     enum hf_status code;           /* result: HF_OK or why not */
     bool           claimed;        /* engine: this op has the hot claim */
     bool           own;            /* engine: the user has it already */
-    bool           warm_locked;    /* engine: its key in Redis is this op's */
 };
 
 struct op_area {

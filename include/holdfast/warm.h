@@ -40,16 +40,10 @@ struct warm_hold {
     struct slice   org, event, seat, user, cart_token, source;
     struct uuid    hold_id;
     struct db_time held_at, held_until;
-    int64_t        version;    /* 0 before the commit */
+    int64_t        version;
     int64_t        ttl_ms;     /* from now to held_until; the key lives 60 s longer */
-    bool           locked;     /* put: warm_lock made the key, so it needs no second look */
+    bool           fresh;      /* put: a new hold on a free seat, so what its key had needs no look */
 };
-
-/*
- * Step "lock": pipelines SET NX PX for each seat. lost[i] becomes true where the key was there
- * already: a hint, never an answer. False: Redis did not answer; lost[] is all false.
- */
-bool warm_lock(struct warm *warm, const struct warm_hold *holds, int count, bool *lost);
 
 /*
  * After the commit: writes the true value of each seat's key (it replaces unless the key has this

@@ -306,8 +306,6 @@ show_within(struct batch *batch)
 void
 batch_fail(struct batch *batch, enum hf_status status)
 {
-    if (status != HF_OUTCOME_UNKNOWN)
-        redis_undo(batch);
     for (int i = 0; i < batch->count; i++)
         engine_refuse(batch->worker->engine, batch->ops[i], status);
 }
@@ -564,7 +562,6 @@ batch_run(struct worker *worker, struct op **ops, int count)
     struct batch    batch = { .worker = worker, .ops = ops, .count = count };
     enum pg_outcome outcome;
 
-    redis_lock(&batch);
     for (int repeats = 0;; repeats++) {
         batch_rows_free(&batch.rows);
         struct mono_time start = mono_now();

@@ -34,7 +34,6 @@ worker_fini(struct worker *worker)
         pg_array_fini(&worker->arrays[i]);
     free(worker->ops);
     free(worker->warm_holds);
-    free(worker->warm_lost);
     warm_free(&worker->warm);
     pg_free(&worker->pg);
 }

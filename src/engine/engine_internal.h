@@ -54,7 +54,6 @@ struct worker {
 
     /* what the Redis steps are about; grows and stays */
     struct warm_hold *warm_holds;
-    bool             *warm_lost;
     int               warm_capacity;
 };
 
@@ -217,10 +216,8 @@ void settle_area_timer(struct batch *batch, const struct op *op, const struct ho
 /* Everything that change_holds returned. */
 void settle_change_rows(struct batch *batch, struct waiter_list *waiters);
 void settle_area_rows(struct batch *batch, const struct pg_result *rows);
-/* Redis: lock before, put and remove after. */
-void redis_lock(struct batch *batch);
+/* What a committed transaction means for Redis: put and remove. Nothing uncommitted is ever written there. */
 void redis_settle(struct batch *batch);
-void redis_undo(struct batch *batch);
 
 /* --- hold_view.c ---------------------------------------------------------------------- */
 
@@ -233,7 +230,7 @@ enum hold_status hold_status_of(struct slice word);
 
 /* Columns of the statements' results. */
 enum { HS_POS, HS_ORD, HS_CODE, HS_TAKEN, HS_VERSION, HS_STATUS, HS_IN_PAYMENT, HS_HOLD, HS_USER, HS_UNTIL,
-       HS_SECTION, HS_ROW, HS_NUMBER, HS_PRICE, HS_BORN, HS_NOW };
+       HS_SECTION, HS_ROW, HS_NUMBER, HS_PRICE, HS_BORN, HS_NOW, HS_TAKEOVER };
 enum { HA_POS, HA_ORD, HA_CODE, HA_TAKEN, HA_HOLD, HA_UNTIL, HA_PRICE, HA_VERSION, HA_BORN, HA_NOW, HA_HELD,
        HA_SOLD };
 enum { CH_ORD, CH_CODE, CH_EVENT, CH_UNTIL, CH_NOW, CH_BORN, CH_OWNER, CH_EVENT_VERSION, CH_SEAT, CH_AREA,

@@ -138,70 +138,11 @@ warm_room(struct worker *worker, int count, int more)
         return worker->warm_holds;
     int               capacity = (count + more) * 2;
     struct warm_hold *grown = realloc(worker->warm_holds, (size_t)capacity * sizeof(*grown));
-    bool             *lost = grown ? realloc(worker->warm_lost, (size_t)capacity) : NULL;
-    if (grown != NULL)
-        worker->warm_holds = grown;
-    if (lost == NULL)
+    if (grown == NULL)
         return NULL;
-    worker->warm_lost = lost;
+    worker->warm_holds = grown;
     worker->warm_capacity = capacity;
     return grown;
-}
-
-static int
-add_wanted_seats(struct worker *worker, int count, const struct op *op, struct db_time now)
-{
-    int64_t ttl_ms = (int64_t)(op->seconds > 0 ? op->seconds : op->info.policy.hold_ttl_s) * 1000;
-    struct warm_hold *holds = warm_room(worker, count, op->seat_count);
-    if (holds == NULL)
-        return count;
-    for (int i = 0; i < op->seat_count; i++)
-        holds[count++] = (struct warm_hold){
-            .org = op->org, .event = op->event, .seat = op->seats[i].id, .user = op->user,
-            .cart_token = op->cart_token, .source = op->source, .hold_id = op->hold_id, .held_at = now,
-            .held_until = { now.us + ttl_ms * TIME_US_PER_MS }, .ttl_ms = ttl_ms };
-    return count;
-}
-
-void
-redis_lock(struct batch *batch)
-{
-    struct worker   *worker = batch->worker;
-    struct mono_time start = mono_now();
-    struct db_time   now;
-    int64_t          error_us;
-    int              count = 0;
-
-    if (!warm_is_on(worker->warm) || !db_clock_read(worker->node->clock, start, &now, &error_us))
-        return;
-    for (int i = 0; i < batch->count; i++)
-        if (batch->ops[i]->kind == OP_HOLD && !batch->ops[i]->grow)
-            count = add_wanted_seats(worker, count, batch->ops[i], now);
-    if (count == 0)
-        return;
-    /* A lost SET NX is a hint to look in Postgres, and we always do. */
-    bool asked = warm_lock(worker->warm, worker->warm_holds, count, worker->warm_lost);
-    int  at = 0;
-    for (int i = 0; i < batch->count; i++) {
-        struct op *op = batch->ops[i];
-        for (int s = 0; op->kind == OP_HOLD && !op->grow && s < op->seat_count && at < count; s++, at++)
-            op->seats[s].warm_locked = asked && !worker->warm_lost[at];
-    }
-    metric_observe(METRIC_REDIS_LOCK_SECONDS, (uint64_t)(mono_now().us - start.us));
-}
-
-void
-redis_undo(struct batch *batch)
-{
-    struct worker *worker = batch->worker;
-    int            count = 0;
-    if (!warm_is_on(worker->warm))
-        return;
-    for (int i = 0; i < batch->count; i++)
-        if (batch->ops[i]->kind == OP_HOLD && !batch->ops[i]->grow)
-            count = add_wanted_seats(worker, count, batch->ops[i], (struct db_time){ 0 });
-    if (count > 0 && warm_remove(worker->warm, worker->warm_holds, count))
-        (void)warm_collect(worker->warm);
 }
 
 /* One seat as Redis shall have it; `hold` may be NULL where only the id matters (removal). */
@@ -229,25 +170,24 @@ add_warm(struct worker *worker, int count, const struct op *op, struct slice eve
     return count + 1;
 }
 
-/* Holds that were granted (put) or refused (remove what redis_lock left). */
+/* Holds that were granted. Nobody else has heard of a new hold's id, so nobody can have written its key. */
 static int
-add_hold_rows(struct batch *batch, int count, bool granted)
+add_hold_rows(struct batch *batch, int count)
 {
     const struct pg_result *rows = batch->rows.seats;
     for (int i = 0; i < batch->count; i++) {
         const struct op *op = batch->ops[i];
-        if (granted && op->hold == NULL)
-            continue;
-        if (op->fate != FATE_ANSWER || op->row_end == op->row_first || op_is_change(op) || op_is_area_hold(op))
+        if (op->fate != FATE_ANSWER || op->hold == NULL || op_is_change(op) || op_is_area_hold(op))
             continue;
         for (int row = op->row_first; row < op->row_end; row++) {
-            struct uuid hold = granted ? pg_get_uuid(rows, row, HS_HOLD) : op->hold_id;
+            struct uuid hold = pg_get_uuid(rows, row, HS_HOLD);
             int         before = count;
-            if (pg_get_bool(rows, row, HS_TAKEN) == granted)
+            if (pg_get_bool(rows, row, HS_TAKEN))
                 count = add_warm(batch->worker, count, op, op->event, op_row_seat(op, row)->id, &hold,
-                                 granted ? op->hold : NULL, pg_get_int(rows, row, HS_VERSION));
+                                 op->hold, pg_get_int(rows, row, HS_VERSION));
             if (count > before)
-                batch->worker->warm_holds[before].locked = op_row_seat(op, row)->warm_locked;
+                batch->worker->warm_holds[before].fresh = op->kind == OP_HOLD && !op->grow &&
+                                                          !pg_get_bool(rows, row, HS_TAKEOVER);
         }
     }
     return count;
@@ -280,20 +220,20 @@ add_change_rows(struct batch *batch, int count, bool held)
 void
 redis_settle(struct batch *batch)
 {
-    struct warm *warm = batch->worker->warm;
-    int          put = 0, gone = 0;
+    struct warm     *warm = batch->worker->warm;
+    struct mono_time start = mono_now();
+    int              put = 0, gone = 0;
     if (!warm_is_on(warm))
         return;
     if (batch->rows.seats != NULL)
-        put = add_hold_rows(batch, put, true);
+        put = add_hold_rows(batch, put);
     if (batch->rows.changes != NULL)
         put = add_change_rows(batch, put, true);
     if (put > 0)
         (void)warm_put(warm, batch->worker->warm_holds, put);
-    if (batch->rows.seats != NULL)
-        gone = add_hold_rows(batch, gone, false);
     if (batch->rows.changes != NULL)
         gone = add_change_rows(batch, gone, false);
     if (gone > 0)
         (void)warm_remove(warm, batch->worker->warm_holds, gone);
+    metric_observe(METRIC_REDIS_SECONDS, (uint64_t)(mono_now().us - start.us));
 }

@@ -130,8 +130,6 @@ settle_solo(struct solo *solo, bool committed)
     waiter_list_init(&waiters);
     if (committed)
         redis_settle(batch);
-    else if (op->fate == FATE_ANSWER)
-        redis_undo(batch);
     if (batch->rows.seats != NULL)
         settle_hold_rows(batch, op, committed, &waiters);
     if (committed && batch->rows.changes != NULL)
@@ -220,7 +218,6 @@ solo_run(struct worker *worker, struct op *op)
             return;
         }
     }
-    redis_lock(&solo.batch);
     for (int repeats = 0;; repeats++) {
         solo_free_rows(&solo);
         outcome = transact_solo(&solo, &changed);

@@ -1,9 +1,10 @@
 /*
- * warm.c - the warm tier as the engine sees it: lock, put, remove, and reads for GETs.
+ * warm.c - the warm tier as the engine sees it: put, remove, and reads for GETs.
  *
  * Redis shares its cores with Postgres and with us, so a hold costs few commands, and plain ones: a
- * script's arguments cost more than the commands that it would run. A put is a SET that hands out
- * what it replaces; only where that is not what it should be does a script mend it (calls.c).
+ * script's arguments cost more than the commands that it would run. The put of a new hold is a SET
+ * without a reply, any other a SET that hands out what it replaces; only where that is not what it
+ * should be does a script mend it (calls.c).
  * A remove must compare before it deletes, so it is a script: one call for each event.
  */
 #include "warm_internal.h"
@@ -212,7 +213,7 @@ add_field(struct warm *warm, const char *name, struct slice value)
     warm_word(&warm->command, value);
 }
 
-/* SET <key> <value> PX <ms> [GET|NX] */
+/* SET <key> <value> PX <ms> [GET] */
 static void
 build_set(struct warm *warm, const struct warm_hold *hold, const char *mode)
 {
@@ -303,13 +304,13 @@ tell_meta(struct warm *warm, const struct warm_hold *hold)
     return warm_tell(warm);
 }
 
-/* What may be wrong there is replaced with a look at it: keys that this hold's lock did not make. */
+/* What may have been another's, or newer, is replaced with a look at it. */
 static bool
 send_checked(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
     bool sent = true;
     for (int i = 0; sent && i < count; i++) {
-        if (!seats[i]->locked) {
+        if (!seats[i]->fresh) {
             build_set(warm, seats[i], "GET");
             sent = warm_call(warm, WARM_CALL_SET);
         }
@@ -326,7 +327,7 @@ send_told(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
     bool told = true;
     for (int i = 0; told && i < count; i++) {
-        if (seats[i]->locked) {
+        if (seats[i]->fresh) {
             build_set(warm, seats[i], NULL);
             told = warm_tell(warm);
         }
@@ -370,54 +371,6 @@ bool
 warm_remove(struct warm *warm, const struct warm_hold *holds, int count)
 {
     return send_by_event(warm, holds, count, send_remove);
-}
-
-/* --- lock ------------------------------------------------------------------------------ */
-
-static bool
-queue_lock(struct warm *warm, const struct warm_hold *hold)
-{
-    build_set(warm, hold, "NX");
-    if (warm->command.failed || warm->word.failed) {
-        warm_link_close(&warm->link); /* half a pipeline can't be answered for */
-        return false;
-    }
-    return warm_link_queue(&warm->link, buf_slice(&warm->command));
-}
-
-static bool
-read_lock(struct warm *warm, struct mono_time deadline, bool *lost)
-{
-    redisReply *reply = warm_link_reply(&warm->link, deadline);
-    if (reply == NULL) {
-        return false;
-    }
-    *lost = reply->type == REDIS_REPLY_NIL;
-    freeReplyObject(reply);
-    return true;
-}
-
-bool
-warm_lock(struct warm *warm, const struct warm_hold *holds, int count, bool *lost)
-{
-    memset(lost, 0, (size_t)count * sizeof(*lost));
-    if (!ready(warm)) {
-        return false;
-    }
-    bool worked = true;
-    for (int i = 0; worked && i < count; i++) {
-        worked = queue_lock(warm, &holds[i]);
-    }
-    struct mono_time deadline = warm_link_deadline(&warm->link);
-    for (int i = 0; worked && i < count; i++) {
-        worked = read_lock(warm, deadline, &lost[i]);
-    }
-    if (!worked) {
-        memset(lost, 0, (size_t)count * sizeof(*lost));
-        return false;
-    }
-    warm_link_worked(&warm->link);
-    return true;
 }
 
 /* --- reads ------------------------------------------------------------------------- */

@@ -60,15 +60,12 @@ without_a_url_everything_is_off_and_harmless(void **state)
     struct config config = { .redis_url = empty, .redis_timeout_ms = 50 };
     struct warm *warm = warm_new(&config);
     struct warm_hold hold = { .seat = SLICE_LITERAL("1") };
-    bool lost = true;
     char *json;
     size_t len;
     assert_non_null(warm);
     assert_false(warm_is_on(warm));
     assert_true(warm_is_up(warm));
     assert_false(warm_ping(warm));
-    assert_false(warm_lock(warm, &hold, 1, &lost));
-    assert_false(lost);
     assert_false(warm_put(warm, &hold, 1));
     assert_false(warm_remove(warm, &hold, 1));
     assert_true(warm_collect(warm));

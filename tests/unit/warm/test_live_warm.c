@@ -189,22 +189,20 @@ close_all(void **state)
 /* --- values ------------------------------------------------------------------------ */
 
 static void
-a_lock_says_which_seats_were_there_already(void **state)
+a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer(void **state)
 {
     (void)state;
     REDIS_OR_SKIP();
-    struct warm_hold holds[3] = { hold_of("A1", uuid_v7_new(), "ann", 0),
-                                  hold_of("A2", uuid_v7_new(), "ann", 0),
-                                  hold_of("A3", uuid_v7_new(), "ann", 0) };
-    bool lost[3];
-    assert_true(warm_lock(warm, &holds[1], 1, lost));
-    assert_false(lost[0]);
-    assert_true(warm_lock(warm, holds, 3, lost));
-    assert_false(lost[0]);
-    assert_true(lost[1]);
-    assert_false(lost[2]);
+    struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
+    hold.fresh = true;
+    assert_true(warm_put(warm, &hold, 1));
+    assert_true(warm_collect(warm));
     long long ttl = ask_number("PTTL", "seat:A1", "");
     assert_true(ttl > 900000 && ttl <= 960000);
+    assert_int_equal(warm_count(warm, ORG, event), 1);
+    assert_true(warm_remove(warm, &hold, 1));
+    assert_true(warm_collect(warm));
+    assert_int_equal(warm_count(warm, ORG, event), 0);
 }
 
 static void
@@ -394,9 +392,7 @@ a_lost_connection_costs_one_call_and_a_pause(void **state)
     assert_true(warm_is_up(warm));
     shutdown(warm->link.context->fd, SHUT_RDWR);
     struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
-    bool lost = true;
-    assert_false(warm_lock(warm, &hold, 1, &lost));
-    assert_false(lost);
+    assert_false(warm_put(warm, &hold, 1) && warm_collect(warm));
     assert_false(warm_is_up(warm));
     assert_false(warm_put(warm, &hold, 1)); /* in the pause */
     assert_true(warm_collect(warm));        /* nothing is due */
@@ -450,7 +446,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_lock_says_which_seats_were_there_already, open_case,
+        cmocka_unit_test_setup_teardown(a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer, open_case,
                                         close_case),
         cmocka_unit_test_setup_teardown(a_put_writes_key_member_and_meta, open_case, close_case),
         cmocka_unit_test_setup_teardown(a_put_replaces_unless_this_hold_has_a_newer_version_there,
