@@ -107,7 +107,8 @@ def test_adding_a_seat_against_confirm(admin, nodes, db, org, prove):
 def test_extend_against_transfer(admin, nodes, db, org, prove):
     event = admin.make_event(2 * ROUNDS, policy=POLICY)
     rounds = run_rounds(admin, event, nodes, 2, 2, lambda user, here, there, hold, seats: [
-        change(user, here, hold, "extend"), change(user, there, hold, "transfer", {"to_user_id": "heir"})])
+        change(user, here, hold, "extend"),
+        change(user, there, hold, "transfer", {"to_user_id": f"heir-of-{user.user}"})])
     rows = table(db, org, event)
     seen = collections.Counter(said(extended) for _, _, (extended, _) in rounds)
     for seats, hold, (extended, given) in rounds:
@@ -117,7 +118,7 @@ def test_extend_against_transfer(admin, nodes, db, org, prove):
         end = ends(hold["expires_at"]) + datetime.timedelta(seconds=10 if longer else 0)
         for seat, told in zip(seats, hold["seats"]):
             status, user, version, until = rows[seat]
-            assert (status, user, version) == ("held", "heir", told["version"] + 1 + longer)
+            assert (status, user, version) == ("held", f"heir-of-{hold['user_id']}", told["version"] + 1 + longer)
             assert abs(until - end) < datetime.timedelta(milliseconds=1)
     assert len(seen) == 2, f"they never met: {seen}"
     prove(event)
