@@ -51,8 +51,8 @@ static struct seat_key
 seat_number(long number, char text[16])
 {
     int bytes = snprintf(text, 16, "S%06ld", number);
-    return (struct seat_key){ SLICE_LITERAL("demo"), SLICE_LITERAL("show-1"),
-                              { text, (size_t)bytes } };
+    return (
+        struct seat_key){ SLICE_LITERAL("demo"), SLICE_LITERAL("show-1"), { text, (size_t)bytes } };
 }
 
 static void

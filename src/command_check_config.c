@@ -17,8 +17,7 @@
 
 #define ASK_TIMEOUT_US (5 * TIME_US_PER_S)
 
-static void HF_PRINTF(1, 2)
-warn(const char *format, ...)
+static void HF_PRINTF(1, 2) warn(const char *format, ...)
 {
     va_list args;
 
@@ -76,7 +75,8 @@ doubt_settings(const struct config *config)
     if (config->jwt_secret[0] == '\0' && config->jwt_keys_file[0] == '\0')
         warn("neither jwt_secret nor jwt_keys_file is set: every token will be refused");
     if (config->allow_unsafe_durability)
-        warn("allow_unsafe_durability is on: a crash of the database server may lose confirmed holds");
+        warn("allow_unsafe_durability is on: a crash of the database server may lose confirmed "
+             "holds");
     if (!config->rate_limits)
         warn("rate_limits is off: no client address is limited");
     if (config->redis_url[0] == '\0')
@@ -121,7 +121,8 @@ doubt_postgres(const struct config *config)
     struct db_clock *clock = db_clock_new();
     struct pg_identity *identity = pg_identity_new();
     struct pg *pg = clock != NULL && identity != NULL
-                        ? pg_new(config, "holdfast check-config", identity, clock) : NULL;
+                        ? pg_new(config, "holdfast check-config", identity, clock)
+                        : NULL;
 
     if (config->database_url[0] == '\0')
         warn("database_url is empty: serve will not start");

@@ -29,7 +29,8 @@ complain(const char *what, const char *value)
 static int
 read_words(int argc, char **argv, struct import_words *words)
 {
-    static const struct option options[] = { { "org", required_argument, NULL, 'o' }, { NULL, 0, NULL, 0 } };
+    static const struct option options[] = { { "org", required_argument, NULL, 'o' },
+                                             { NULL, 0, NULL, 0 } };
     int option;
 
     *words = (struct import_words){ .org = "" };
@@ -79,7 +80,8 @@ tell_nodes(struct pg *pg)
 
     pg_params_init(&params);
     if (pg_run(pg, STATEMENT_DRAW_INCARNATION, &params, deadline, NULL) != PG_DONE)
-        fprintf(stderr, "holdfast import: running nodes may show the old map until they start anew\n");
+        fprintf(stderr,
+                "holdfast import: running nodes may show the old map until they start anew\n");
 }
 
 static int

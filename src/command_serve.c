@@ -25,19 +25,19 @@
 #include "holdfast/log.h"
 #include "holdfast/upkeep.h"
 
-#define POSTGRES_RETRY_US  (500 * TIME_US_PER_MS)
-#define DRAIN_LOOK_US      (5 * TIME_US_PER_MS)
-#define CLOSE_WAIT_US      (100 * TIME_US_PER_MS)
-#define STOP_SHARE         20 /* one part in so many of drain_timeout is for stopping the rooms */
-#define ERROR_BYTES        512
+#define POSTGRES_RETRY_US (500 * TIME_US_PER_MS)
+#define DRAIN_LOOK_US     (5 * TIME_US_PER_MS)
+#define CLOSE_WAIT_US     (100 * TIME_US_PER_MS)
+#define STOP_SHARE        20 /* one part in so many of drain_timeout is for stopping the rooms */
+#define ERROR_BYTES       512
 
 struct server {
-    struct node          node;
-    struct api          *api;
-    struct http_handler  handler;
-    struct upkeep       *upkeep;
-    struct acceptor     *acceptor;
-    sigset_t             signals; /* those that end us; blocked in every thread */
+    struct node node;
+    struct api *api;
+    struct http_handler handler;
+    struct upkeep *upkeep;
+    struct acceptor *acceptor;
+    sigset_t signals; /* those that end us; blocked in every thread */
 };
 
 /* --- signals ------------------------------------------------------------------------- */
@@ -179,12 +179,13 @@ await_session(struct server *server)
 static enum wait
 await_postgres(struct server *server)
 {
-    enum wait outcome = server->node.config->auto_migrate ? migrate_when_possible(server)
-                                                          : WAIT_DONE;
+    enum wait outcome =
+        server->node.config->auto_migrate ? migrate_when_possible(server) : WAIT_DONE;
     return outcome == WAIT_DONE ? await_session(server) : outcome;
 }
 
-/* Another server answers now (a fail-over, a restore): what we believe about the old one is void. */
+/* Another server answers now (a fail-over, a restore): what we believe about the old one is void.
+ */
 static void
 forget_everything(void *context)
 {
@@ -252,7 +253,8 @@ start_base(struct server *server)
     return true;
 }
 
-/* Looks closely at keys, proxies and address: what is wrong there is told before Postgres is waited for. */
+/* Looks closely at keys, proxies and address: what is wrong there is told before Postgres is waited
+ * for. */
 static bool
 start_api(struct server *server)
 {
@@ -260,7 +262,9 @@ start_api(struct server *server)
     char error[ERROR_BYTES] = "";
 
     if (!acceptor_address_is_valid(listen)) {
-        fprintf(stderr, "holdfast serve: listen: '%s' is no address and port such as 127.0.0.1:8080\n", listen);
+        fprintf(stderr,
+                "holdfast serve: listen: '%s' is no address and port such as 127.0.0.1:8080\n",
+                listen);
         return false;
     }
     server->api = api_new(&server->node, error, sizeof(error));
@@ -320,8 +324,8 @@ start_front(struct server *server)
 
     server->handler = api_http_handler(server->api);
     api_set_phase(server->api, API_SERVING);
-    server->acceptor = acceptor_start(node->config, &server->handler, node->id, error,
-                                      sizeof(error));
+    server->acceptor =
+        acceptor_start(node->config, &server->handler, node->id, error, sizeof(error));
     if (server->acceptor == NULL) {
         fprintf(stderr, "holdfast serve: %s\n", error);
         return false;

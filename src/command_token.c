@@ -66,7 +66,10 @@ read_words(int argc, char **argv, struct token_words *words)
 static int64_t
 read_ttl_s(const char *text)
 {
-    static const struct { const char *unit; int64_t seconds; } units[] = {
+    static const struct {
+        const char *unit;
+        int64_t seconds;
+    } units[] = {
         { "", 1 }, { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 },
     };
     size_t digits = strspn(text, "0123456789");

@@ -71,8 +71,8 @@ verify_with(struct pg *pg, const struct verify_words *words)
 
     if (report == NULL)
         fprintf(stderr, "holdfast verify: no memory\n");
-    else if (!pg_ready(pg) || audit_verify(pg, slice_of(words->org), slice_of(words->event), deadline,
-                                           report) != PG_DONE)
+    else if (!pg_ready(pg) || audit_verify(pg, slice_of(words->org), slice_of(words->event),
+                                           deadline, report) != PG_DONE)
         fprintf(stderr, "holdfast verify: %s\n", pg_last_error(pg));
     else
         exit_status = write_report(report);

@@ -10,25 +10,29 @@
 struct command {
     const char *name;
     int (*run)(const struct config *config, int argc, char **argv);
-    const char *usage;   /* what follows the name */
+    const char *usage; /* what follows the name */
     const char *summary;
     const char *details; /* for --help of the command; may be "" */
 };
 
 static const struct command commands[] = {
     { "serve", command_serve, "", "answer requests until SIGTERM",
-      "Prints `listening on ADDRESS` when it is ready. SIGTERM drains (drain_delay, drain_timeout);\n"
+      "Prints `listening on ADDRESS` when it is ready. SIGTERM drains (drain_delay, "
+      "drain_timeout);\n"
       "a second signal ends at once.\n" },
     { "migrate", command_migrate, "", "bring the database to this version's schema", "" },
-    { "import", command_import, "--org ORG EVENT FILE.csv", "add or update an event's seats from a CSV file",
+    { "import", command_import, "--org ORG EVENT FILE.csv",
+      "add or update an event's seats from a CSV file",
       "All or nothing. The first line names the fields: seat_id,section,row,number, and if wanted\n"
       "type,price,x,y,attributes.\n" },
-    { "verify", command_verify, "[--org ORG] [--event EVENT]", "replay the audit log and look for broken promises",
-      "Exit status 1 when there is one.\n" },
+    { "verify", command_verify, "[--org ORG] [--event EVENT]",
+      "replay the audit log and look for broken promises", "Exit status 1 when there is one.\n" },
     { "token", command_token, "--org ORG --user USER [--role ROLE] [--ttl 1h] [--kid KID]",
       "mint a bearer token with jwt_secret",
-      "ROLE is user, agent, admin or service. KID chooses among kid:secret pairs (default: the first).\n" },
-    { "check-config", command_check_config, "", "print the settings in force, and what is doubtful", "" },
+      "ROLE is user, agent, admin or service. KID chooses among kid:secret pairs (default: the "
+      "first).\n" },
+    { "check-config", command_check_config, "", "print the settings in force, and what is doubtful",
+      "" },
     { "version", command_version, "", "print the version", "" },
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -36,19 +40,23 @@ static const struct command commands[] = {
 static void
 write_help(FILE *out)
 {
-    fprintf(out, "holdfast: a seat-hold server\n\nusage: holdfast COMMAND [WORDS] [--SETTING VALUE]...\n\n");
+    fprintf(
+        out,
+        "holdfast: a seat-hold server\n\nusage: holdfast COMMAND [WORDS] [--SETTING VALUE]...\n\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-13s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`holdfast COMMAND --help` tells more. Exit status: 0 done, 1 it failed, 2 wrong usage.\n"
-                 "Settings come from conf/holdfast.conf (or --config PATH), HOLDFAST_<NAME>, --name:\n\n");
+    fprintf(
+        out,
+        "\n`holdfast COMMAND --help` tells more. Exit status: 0 done, 1 it failed, 2 wrong usage.\n"
+        "Settings come from conf/holdfast.conf (or --config PATH), HOLDFAST_<NAME>, --name:\n\n");
     config_write_help(out);
 }
 
 static void
 write_command_help(const struct command *command)
 {
-    printf("usage: holdfast %s %s\n\n%s.\n%s\n`holdfast --help` lists the settings.\n", command->name,
-           command->usage, command->summary, command->details);
+    printf("usage: holdfast %s %s\n\n%s.\n%s\n`holdfast --help` lists the settings.\n",
+           command->name, command->usage, command->summary, command->details);
 }
 
 /* --- settings and words ----------------------------------------------------------- */
@@ -88,7 +96,7 @@ is_setting(const char *word)
 
 /* argv in two: what config_load takes, and the command with its own words. Both end in NULL. */
 struct words {
-    int    setting_count, count;
+    int setting_count, count;
     char **settings, **own;
 };
 
@@ -204,7 +212,8 @@ command_takes_no_words(int argc, char **argv)
 {
     if (argc <= 1)
         return EXIT_DONE;
-    fprintf(stderr, "holdfast %s: '%s' is neither a setting nor a word it takes\n", argv[0], argv[1]);
+    fprintf(stderr, "holdfast %s: '%s' is neither a setting nor a word it takes\n", argv[0],
+            argv[1]);
     return EXIT_USAGE;
 }
 

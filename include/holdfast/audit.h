@@ -29,18 +29,18 @@
 
 struct audit_violation {
     const char *kind; /* static: "overlap", "version_gap", ... */
-    char        org[ID_BYTES_MAX + 1];
-    char        event[ID_BYTES_MAX + 1];
-    char        seat[ID_BYTES_MAX + 1]; /* a seat's, or an area's id */
-    int         hold_count;
-    struct uuid holds[2];               /* those concerned */
-    char        detail[AUDIT_DETAIL_BYTES];
+    char org[ID_BYTES_MAX + 1];
+    char event[ID_BYTES_MAX + 1];
+    char seat[ID_BYTES_MAX + 1]; /* a seat's, or an area's id */
+    int hold_count;
+    struct uuid holds[2]; /* those concerned */
+    char detail[AUDIT_DETAIL_BYTES];
 };
 
 struct audit_report {
-    int64_t seats;     /* that were looked at */
-    int64_t holds;     /* that have lines */
-    int64_t entries;   /* audit rows replayed */
+    int64_t seats;           /* that were looked at */
+    int64_t holds;           /* that have lines */
+    int64_t entries;         /* audit rows replayed */
     int64_t violation_count; /* all; the first AUDIT_VIOLATIONS_MAX of them are kept */
     struct audit_violation violations[AUDIT_VIOLATIONS_MAX];
 };

@@ -18,10 +18,10 @@
 #include "holdfast/slice.h"
 
 struct buf {
-    char  *data; /* NUL after len whenever data is not NULL */
+    char *data; /* NUL after len whenever data is not NULL */
     size_t len;
     size_t capacity;
-    bool   failed;
+    bool failed;
 };
 
 void buf_fini(struct buf *buf);

@@ -18,11 +18,15 @@
 
 #include "holdfast/slice.h"
 
-struct mono_time { int64_t us; };
-struct db_time   { int64_t us; };
+struct mono_time {
+    int64_t us;
+};
+struct db_time {
+    int64_t us;
+};
 
-#define TIME_US_PER_MS 1000
-#define TIME_US_PER_S  1000000
+#define TIME_US_PER_MS     1000
+#define TIME_US_PER_S      1000000
 #define DB_TIME_TEXT_BYTES 25 /* "2026-01-31T12:34:56.789Z" and NUL */
 
 struct mono_time mono_now(void);

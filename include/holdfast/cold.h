@@ -37,19 +37,20 @@ enum pg_outcome {
 
 enum pg_type { PG_BOOL, PG_INT4, PG_INT8, PG_FLOAT8, PG_TEXT, PG_UUID, PG_TIMESTAMPTZ, PG_JSONB };
 
-/* A one-dimensional array in the binary format. Zeroed + pg_array_init; memory is kept across resets. */
+/* A one-dimensional array in the binary format. Zeroed + pg_array_init; memory is kept across
+ * resets. */
 struct pg_array {
     enum pg_type type;
-    int          count;
-    bool         has_null;
-    struct buf   bytes;
+    int count;
+    bool has_null;
+    struct buf bytes;
 };
 void pg_array_init(struct pg_array *array, enum pg_type type);
 void pg_array_reset(struct pg_array *array);
 void pg_array_fini(struct pg_array *array);
 void pg_array_null(struct pg_array *array);
 void pg_array_bool(struct pg_array *array, bool value);
-void pg_array_int(struct pg_array *array, int64_t value);     /* INT4 or INT8, as initialized */
+void pg_array_int(struct pg_array *array, int64_t value); /* INT4 or INT8, as initialized */
 void pg_array_double(struct pg_array *array, double value);
 void pg_array_text(struct pg_array *array, struct slice text); /* TEXT or JSONB */
 void pg_array_uuid(struct pg_array *array, const struct uuid *uuid);
@@ -59,12 +60,12 @@ void pg_array_time(struct pg_array *array, struct db_time time);
 
 /* The parameters of one statement; borrows what is added until the statement is sent. */
 struct pg_params {
-    int         count;
-    bool        failed;               /* no memory, or too many */
+    int count;
+    bool failed; /* no memory, or too many */
     const char *values[PG_PARAMS_MAX];
-    int         lengths[PG_PARAMS_MAX];
-    int         formats[PG_PARAMS_MAX];
-    char        scratch[PG_PARAMS_MAX][16]; /* room for the scalars */
+    int lengths[PG_PARAMS_MAX];
+    int formats[PG_PARAMS_MAX];
+    char scratch[PG_PARAMS_MAX][16]; /* room for the scalars */
 };
 void pg_params_init(struct pg_params *params);
 void pg_param_array(struct pg_params *params, struct pg_array *array);
@@ -80,17 +81,20 @@ void pg_param_time(struct pg_params *params, struct db_time time);
 
 struct pg_result; /* opaque: one statement's rows */
 
-int          pg_rows(const struct pg_result *result);
-bool         pg_is_null(const struct pg_result *result, int row, int column);
-bool         pg_get_bool(const struct pg_result *result, int row, int column);
-int64_t      pg_get_int(const struct pg_result *result, int row, int column); /* int2, int4, int8; 0 for null */
-double       pg_get_double(const struct pg_result *result, int row, int column); /* float4, float8 */
-struct slice pg_get_text(const struct pg_result *result, int row, int column); /* text, enum, json; jsonb without its version byte; empty for null */
-struct uuid  pg_get_uuid(const struct pg_result *result, int row, int column); /* nil for null */
+int pg_rows(const struct pg_result *result);
+bool pg_is_null(const struct pg_result *result, int row, int column);
+bool pg_get_bool(const struct pg_result *result, int row, int column);
+int64_t pg_get_int(const struct pg_result *result, int row,
+                   int column); /* int2, int4, int8; 0 for null */
+double pg_get_double(const struct pg_result *result, int row, int column); /* float4, float8 */
+struct slice
+pg_get_text(const struct pg_result *result, int row,
+            int column); /* text, enum, json; jsonb without its version byte; empty for null */
+struct uuid pg_get_uuid(const struct pg_result *result, int row, int column);    /* nil for null */
 struct db_time pg_get_time(const struct pg_result *result, int row, int column); /* 0 for null */
 /* Elements of a uuid[] (null or empty: 0); fills up to `max`, returns how many there are. */
-int          pg_get_uuids(const struct pg_result *result, int row, int column, struct uuid *out, int max);
-void         pg_result_free(struct pg_result **result);
+int pg_get_uuids(const struct pg_result *result, int row, int column, struct uuid *out, int max);
+void pg_result_free(struct pg_result **result);
 
 /* --- connections -------------------------------------------------------- */
 
@@ -104,7 +108,8 @@ struct pg_identity; /* opaque */
 struct pg_identity *pg_identity_new(void);
 void pg_identity_free(struct pg_identity **identity);
 /* Called (from the connecting thread) when the server is another one than before. */
-void pg_identity_on_change(struct pg_identity *identity, void (*changed)(void *context), void *context);
+void pg_identity_on_change(struct pg_identity *identity, void (*changed)(void *context),
+                           void *context);
 
 /* No connection is made yet; `config`, `identity` and `clock` must outlive it. NULL: no memory. */
 struct pg *pg_new(const struct config *config, const char *application_name,
@@ -127,15 +132,16 @@ HF_MUST_CHECK enum pg_outcome pg_replan(struct pg *pg);
 
 /* --- one statement ------------------------------------------------------ */
 
-/* Runs one statement outside any transaction block (autocommit). *result may be NULL unless PG_DONE. */
-HF_MUST_CHECK enum pg_outcome
-pg_run(struct pg *pg, enum pg_statement statement, const struct pg_params *params,
-       struct mono_time deadline, struct pg_result **result);
+/* Runs one statement outside any transaction block (autocommit). *result may be NULL unless
+ * PG_DONE. */
+HF_MUST_CHECK enum pg_outcome pg_run(struct pg *pg, enum pg_statement statement,
+                                     const struct pg_params *params, struct mono_time deadline,
+                                     struct pg_result **result);
 
 /* As pg_run for a statement given as text with text parameters: verify, reports, migrations. */
-HF_MUST_CHECK enum pg_outcome
-pg_run_text(struct pg *pg, const char *sql, int count, const char *const *values,
-            struct mono_time deadline, struct pg_result **result);
+HF_MUST_CHECK enum pg_outcome pg_run_text(struct pg *pg, const char *sql, int count,
+                                          const char *const *values, struct mono_time deadline,
+                                          struct pg_result **result);
 
 /* --- a transaction as one pipeline -------------------------------------- */
 
@@ -143,15 +149,14 @@ pg_run_text(struct pg *pg, const char *sql, int count, const char *const *values
  * One transaction of a batch. Order of calls:
  *   pg_tx_begin   sends BEGIN and the insert of `batch_id` into batches
  *   pg_tx_send    any number of statements
- *   pg_tx_flush   optional: asks for the answers so far, so that pg_tx_next can read them before the commit
- *   pg_tx_next    the results of the statements, in order of sending
- *   pg_tx_commit  sends COMMIT and the Sync; may be called before any result was read
- *   pg_tx_end     reads what is left, and tells the outcome of the whole
- * PG_DONE from pg_tx_end means: every statement returned what its kind must, the
- * tag of COMMIT read COMMIT, and no warning came with it.
- * pg_tx_next returns NULL once the transaction has failed; pg_tx_end tells how.
- * pg_tx_rollback instead of pg_tx_commit ends it without effect.
- * A batch id is for one try: a repeat draws a new one (a settled id can't commit any more).
+ *   pg_tx_flush   optional: asks for the answers so far, so that pg_tx_next can read them before
+ * the commit pg_tx_next    the results of the statements, in order of sending pg_tx_commit  sends
+ * COMMIT and the Sync; may be called before any result was read pg_tx_end     reads what is left,
+ * and tells the outcome of the whole PG_DONE from pg_tx_end means: every statement returned what
+ * its kind must, the tag of COMMIT read COMMIT, and no warning came with it. pg_tx_next returns
+ * NULL once the transaction has failed; pg_tx_end tells how. pg_tx_rollback instead of pg_tx_commit
+ * ends it without effect. A batch id is for one try: a repeat draws a new one (a settled id can't
+ * commit any more).
  */
 void pg_tx_begin(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline);
 void pg_tx_send(struct pg *pg, enum pg_statement statement, const struct pg_params *params);
@@ -170,9 +175,8 @@ const char *pg_last_sqlstate(const struct pg *pg);
  * connection and commits. PG_DONE: *committed tells it for good. PG_UNAVAILABLE or
  * PG_REPEAT: not known yet, ask again.
  */
-HF_MUST_CHECK enum pg_outcome
-pg_settle_outcome(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline,
-                  bool *committed);
+HF_MUST_CHECK enum pg_outcome pg_settle_outcome(struct pg *pg, const struct uuid *batch_id,
+                                                struct mono_time deadline, bool *committed);
 
 /* --- migrations --------------------------------------------------------- */
 
@@ -181,11 +185,13 @@ pg_settle_outcome(struct pg *pg, const struct uuid *batch_id, struct mono_time d
  * transaction; refuses when one that was applied has another checksum now, or is
  * unknown to this binary. *applied counts. False: error says which and why.
  */
-HF_MUST_CHECK bool pg_migrate(const struct config *config, int *applied, char *error, size_t error_bytes);
+HF_MUST_CHECK bool pg_migrate(const struct config *config, int *applied, char *error,
+                              size_t error_bytes);
 
 /*
  * Prepares every statement and EXPLAINs it: a plan with a sequential scan of a table that
- * grows is named in the log. Used by tests and check-config. Returns how many are bad, -1: couldn't ask.
+ * grows is named in the log. Used by tests and check-config. Returns how many are bad, -1: couldn't
+ * ask.
  */
 int pg_check_plans(struct pg *pg, struct buf *report);
 

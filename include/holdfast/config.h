@@ -35,7 +35,8 @@ struct config {
  * Fills *config with defaults, then the file (--config PATH, HOLDFAST_CONFIG,
  * else conf/holdfast.conf if it can be read), the environment, and `flags`
  * ("--name", "value" or "--name=value"). Words that are no flags stay in
- * argv[0..*rest) in their order, for the command. False: error says what is wrong, naming the setting.
+ * argv[0..*rest) in their order, for the command. False: error says what is wrong, naming the
+ * setting.
  */
 HF_MUST_CHECK bool config_load(struct config *config, int argc, char **argv, int *rest,
                                char error[CONFIG_ERROR_BYTES]);

@@ -21,7 +21,7 @@ struct desk; /* opaque */
 /* What a job may use while it runs. */
 struct desk_tools {
     struct node *node;
-    struct pg   *pg;   /* pg_ready was true just before; may break at any time */
+    struct pg *pg; /* pg_ready was true just before; may break at any time */
     struct warm *warm;
 };
 
@@ -30,7 +30,8 @@ struct desk_job {
     struct mono_time deadline;
     /* Exactly one of the two is called, on a desk thread; each must answer and free the job. */
     void (*run)(struct desk_job *job, struct desk_tools *tools);
-    /* Postgres can't be reached (HF_STORE_UNAVAILABLE), or the deadline passed in the queue (HF_OVERLOADED). */
+    /* Postgres can't be reached (HF_STORE_UNAVAILABLE), or the deadline passed in the queue
+     * (HF_OVERLOADED). */
     void (*fail)(struct desk_job *job, struct desk_tools *tools, enum hf_status status);
 };
 

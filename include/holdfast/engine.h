@@ -24,14 +24,14 @@
 /* What the rooms of a node share; all outlive the engine. */
 struct node {
     const struct config *config;
-    char                 id[ID_BYTES_MAX + 1];
-    struct db_clock     *clock;
-    struct hot_table    *hot;
-    struct events       *events;
-    struct seat_maps    *maps;
-    struct pg_identity  *identity;
-    struct engine       *engine;
-    struct desk         *desk;
+    char id[ID_BYTES_MAX + 1];
+    struct db_clock *clock;
+    struct hot_table *hot;
+    struct events *events;
+    struct seat_maps *maps;
+    struct pg_identity *identity;
+    struct engine *engine;
+    struct desk *desk;
 };
 
 struct engine; /* opaque */
@@ -44,7 +44,8 @@ void engine_submit(struct engine *engine, struct op *op);
 int64_t engine_outstanding(struct engine *engine);
 /* Ops that wait for a worker. For /metrics. */
 int64_t engine_queue_depth(struct engine *engine);
-/* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL. */
+/* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL.
+ */
 void engine_stop(struct engine **engine, struct mono_time deadline);
 /* True while the last use of Postgres / Redis by a worker worked. For /ready. */
 bool engine_store_is_up(const struct engine *engine);
@@ -53,8 +54,8 @@ bool engine_warm_is_up(const struct engine *engine);
 void engine_replan(struct engine *engine);
 
 /*
- * The advisory lock of an Idempotency-Key, the same on every node and in every lane. `user` is whose
- * token it was.
+ * The advisory lock of an Idempotency-Key, the same on every node and in every lane. `user` is
+ * whose token it was.
  */
 int64_t engine_key_lock(struct slice org, struct slice user, struct slice method, struct slice path,
                         struct slice key);
@@ -72,12 +73,13 @@ struct hold_view *hold_view_from_rows(struct arena *arena, const struct pg_resul
 
 /* One seat as a committed statement returned it. Slices are borrowed. */
 struct seat_news {
-    struct slice     org, event, seat;
+    struct slice org, event, seat;
     struct seat_view view;
-    struct slice     hold_user; /* empty: nobody */
+    struct slice hold_user; /* empty: nobody */
 };
 
 /* Tells hot table and map of committed changes made outside the engine (block, import, removal). */
-void engine_tell(struct node *node, const struct seat_news *news, int count, struct mono_time began);
+void engine_tell(struct node *node, const struct seat_news *news, int count,
+                 struct mono_time began);
 
 #endif

@@ -28,16 +28,16 @@ enum event_kind { EVENT_KIND_EVENT, EVENT_KIND_SHOW, EVENT_KIND_FLIGHT };
 struct policy {
     int32_t hold_ttl_s, extend_by_s, max_hold_s;
     int32_t max_seats_per_hold, max_seats_per_user; /* 0: no limit (per user) */
-    bool    one_hold_per_user, no_single_seat_gap;
+    bool one_hold_per_user, no_single_seat_gap;
 };
 
 struct event_info {
-    int64_t           version; /* of the event's row; 0: not known */
+    int64_t version; /* of the event's row; 0: not known */
     enum event_status status;
-    enum event_kind   kind;
-    char              currency[4];
-    struct policy     policy;
-    struct mono_time  read_at; /* when the read that it rests on began */
+    enum event_kind kind;
+    char currency[4];
+    struct policy policy;
+    struct mono_time read_at; /* when the read that it rests on began */
 };
 
 struct events; /* opaque */
@@ -46,9 +46,11 @@ struct events *events_new(void);
 void events_free(struct events **events);
 
 /* False: not known. The caller judges the age by info->read_at. */
-bool events_find(struct events *events, struct slice org, struct slice event, struct event_info *info);
+bool events_find(struct events *events, struct slice org, struct slice event,
+                 struct event_info *info);
 /* Takes in a row; an older version than the known one is ignored. */
-void events_learn(struct events *events, struct slice org, struct slice event, const struct event_info *info);
+void events_learn(struct events *events, struct slice org, struct slice event,
+                  const struct event_info *info);
 /* Forgets everything (another server answers now). */
 void events_forget(struct events *events);
 

@@ -57,19 +57,19 @@ struct seat_key {
 /* What Postgres said about a seat. */
 struct seat_view {
     enum seat_status status;
-    bool             in_payment;
-    struct uuid      hold_id;
-    uint64_t         user_hash;  /* hash_seeded of the user id; 0: nobody */
-    struct db_time   held_until; /* 0 unless held */
-    int64_t          version;
+    bool in_payment;
+    struct uuid hold_id;
+    uint64_t user_hash;        /* hash_seeded of the user id; 0: nobody */
+    struct db_time held_until; /* 0 unless held */
+    int64_t version;
 };
 
 struct hot_table_limits {
-    uint32_t shards;       /* a power of two */
-    int64_t  seats_max;
-    int64_t  parked_max;
-    int64_t  lease_us;
-    int64_t  tombstone_us; /* a freed seat's entry stays at least this long: 10 s */
+    uint32_t shards; /* a power of two */
+    int64_t seats_max;
+    int64_t parked_max;
+    int64_t lease_us;
+    int64_t tombstone_us; /* a freed seat's entry stays at least this long: 10 s */
 };
 
 /* NULL: no memory. */
@@ -101,7 +101,8 @@ struct hot_waiter {
 enum hot_answer {
     HOT_CLAIMED, /* the claim is pending and yours: settle or drop it */
     HOT_PARKED,  /* another claim is pending: the waiter comes back by its settle or drop */
-    HOT_REFUSED, /* a trusted entry says that another user has it, or it is sold or blocked: see view */
+    HOT_REFUSED, /* a trusted entry says that another user has it, or it is sold or blocked: see
+                    view */
     HOT_FULL     /* too many parked requests, or neither room nor memory for an entry */
 };
 
@@ -115,10 +116,11 @@ enum hot_answer {
  * waiter: borrowed until it is handed back; NULL: don't park, HOT_PARKED then only says
  * that another claim is pending. view: filled on HOT_REFUSED.
  */
-HF_MUST_CHECK enum hot_answer
-hot_table_claim(struct hot_table *table, const struct seat_key *seat, uint64_t user_hash,
-                bool may_refuse, struct db_time now, int64_t error_us, struct mono_time mono,
-                struct hot_waiter *waiter, struct seat_view *view);
+HF_MUST_CHECK enum hot_answer hot_table_claim(struct hot_table *table, const struct seat_key *seat,
+                                              uint64_t user_hash, bool may_refuse,
+                                              struct db_time now, int64_t error_us,
+                                              struct mono_time mono, struct hot_waiter *waiter,
+                                              struct seat_view *view);
 
 /*
  * Looks without claiming. True: HOT_REFUSED as above would be the answer.
@@ -132,7 +134,8 @@ bool hot_table_refuses(struct hot_table *table, const struct seat_key *seat, uin
  * The total order in which a request claims several seats (shard, then key), so that
  * parked requests never wait in a circle. <0, 0, >0.
  */
-int hot_table_order(const struct hot_table *table, const struct seat_key *a, const struct seat_key *b);
+int hot_table_order(const struct hot_table *table, const struct seat_key *a,
+                    const struct seat_key *b);
 
 /*
  * Ends this caller's claim and learns `view` (NULL: nothing was learned, e.g. the
@@ -178,10 +181,10 @@ bool hot_table_read(struct hot_table *table, const struct seat_key *seat, struct
 
 /* One hold whose time has come on this node; text fields are copies. */
 struct hot_due {
-    char           org[ID_BYTES_MAX + 1];
-    char           event[ID_BYTES_MAX + 1];
-    char           seat[ID_BYTES_MAX + 1];
-    struct uuid    hold_id;
+    char org[ID_BYTES_MAX + 1];
+    char event[ID_BYTES_MAX + 1];
+    char seat[ID_BYTES_MAX + 1];
+    struct uuid hold_id;
     struct db_time held_until;
 };
 

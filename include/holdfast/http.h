@@ -23,52 +23,60 @@
 #include "holdfast/slice.h"
 #include "holdfast/status.h"
 
-enum http_method { HTTP_METHOD_GET, HTTP_METHOD_HEAD, HTTP_METHOD_POST, HTTP_METHOD_PUT,
-                   HTTP_METHOD_PATCH, HTTP_METHOD_DELETE, HTTP_METHOD_OPTIONS };
+enum http_method {
+    HTTP_METHOD_GET,
+    HTTP_METHOD_HEAD,
+    HTTP_METHOD_POST,
+    HTTP_METHOD_PUT,
+    HTTP_METHOD_PATCH,
+    HTTP_METHOD_DELETE,
+    HTTP_METHOD_OPTIONS
+};
 
-#define HTTP_ADDRESS_BYTES 46
+#define HTTP_ADDRESS_BYTES    46
 #define HTTP_REQUEST_ID_BYTES 65
 
 struct http_request {
     enum http_method method;
-    struct slice     target; /* as sent: path and query */
-    struct slice     path;   /* up to the '?' */
-    struct slice     query;  /* after the '?', or empty */
-    struct slice     body;
+    struct slice target; /* as sent: path and query */
+    struct slice path;   /* up to the '?' */
+    struct slice query;  /* after the '?', or empty */
+    struct slice body;
     /* The headers that somebody reads; empty when absent. */
     struct slice authorization, content_type, idempotency_key, traceparent, if_none_match,
-                 accept_encoding, forwarded_for, user_agent, last_event_id, api_key, signature;
-    char             peer[HTTP_ADDRESS_BYTES];          /* address of the socket's other end */
-    char             request_id[HTTP_REQUEST_ID_BYTES]; /* theirs if it was sane, else made here */
-    struct mono_time received;                          /* when the last byte came */
+        accept_encoding, forwarded_for, user_agent, last_event_id, api_key, signature;
+    char peer[HTTP_ADDRESS_BYTES];          /* address of the socket's other end */
+    char request_id[HTTP_REQUEST_ID_BYTES]; /* theirs if it was sane, else made here */
+    struct mono_time received;              /* when the last byte came */
 };
 
 /* A body shared by many answers (a seat map): counted, freed by the last. */
 struct http_body {
     atomic_int refs;
-    size_t     len;
-    char       bytes[];
+    size_t len;
+    char bytes[];
 };
 struct http_body *http_body_new(const void *bytes, size_t len); /* one reference; NULL: no memory */
-/* Room for `room` bytes, for a body that is written in place: the maker fills bytes and sets len. */
+/* Room for `room` bytes, for a body that is written in place: the maker fills bytes and sets len.
+ */
 struct http_body *http_body_alloc(size_t room);
 struct http_body *http_body_get(struct http_body *body);
 void http_body_put(struct http_body *body);
 
 struct http_reply {
-    int               status;
-    const char       *content_type; /* static text, or NULL for no body */
-    struct buf        headers;      /* further header lines, each ending in CRLF */
-    struct buf        body;         /* the body, unless `shared` is set */
-    struct http_body *shared;       /* takes one reference */
-    bool              close;        /* Connection: close after this answer */
+    int status;
+    const char *content_type; /* static text, or NULL for no body */
+    struct buf headers;       /* further header lines, each ending in CRLF */
+    struct buf body;          /* the body, unless `shared` is set */
+    struct http_body *shared; /* takes one reference */
+    bool close;               /* Connection: close after this answer */
 };
 
 struct http_exchange {
     struct http_request request;
-    struct http_reply   reply;
-    void               *user;       /* the handler's own; see user_free */
-    void              (*user_free)(void *user); /* called when the exchange ends; may be NULL */
+    struct http_reply reply;
+    void *user;                    /* the handler's own; see user_free */
+    void (*user_free)(void *user); /* called when the exchange ends; may be NULL */
     /* the acceptor's own fields follow in its private struct */
 };
 
@@ -85,7 +93,8 @@ void http_reply_header(struct http_reply *reply, const char *name, struct slice 
  */
 void http_exchange_send(struct http_exchange *exchange);
 
-/* What the acceptor asks of the rest of the server. Both run on a loop thread and must not block. */
+/* What the acceptor asks of the rest of the server. Both run on a loop thread and must not block.
+ */
 struct http_handler {
     void *context;
     /* Takes the exchange; must lead to exactly one http_exchange_send. */
@@ -102,7 +111,8 @@ struct http_handler {
 
 struct acceptor; /* opaque: the loops and their listeners */
 
-/* Whether this text names an address to listen on: "127.0.0.1:8080", "[::1]:8080", port 0 for any. */
+/* Whether this text names an address to listen on: "127.0.0.1:8080", "[::1]:8080", port 0 for any.
+ */
 bool acceptor_address_is_valid(const char *listen);
 
 /*
@@ -124,7 +134,8 @@ void acceptor_drain_begin(struct acceptor *acceptor);
 void acceptor_drain_close(struct acceptor *acceptor);
 /* Connections still open. */
 int64_t acceptor_connections(const struct acceptor *acceptor);
-/* Closes everything at once, joins the loops, frees; *acceptor becomes NULL. No exchange may be outstanding. */
+/* Closes everything at once, joins the loops, frees; *acceptor becomes NULL. No exchange may be
+ * outstanding. */
 void acceptor_stop(struct acceptor **acceptor);
 
 #endif

@@ -13,10 +13,12 @@
 
 #include "holdfast/slice.h"
 
-#define ID_BYTES_MAX   64
+#define ID_BYTES_MAX    64
 #define UUID_TEXT_BYTES 37 /* 36 and NUL */
 
-struct uuid { uint8_t bytes[16]; };
+struct uuid {
+    uint8_t bytes[16];
+};
 
 bool id_is_valid(struct slice text);
 

@@ -27,7 +27,7 @@ struct cJSON;
 
 /* What is wrong and where, for the client: "unexpected character at byte 17". */
 struct json_error {
-    size_t      offset;
+    size_t offset;
     const char *reason; /* static text */
 };
 
@@ -47,8 +47,8 @@ bool json_is_int(const struct cJSON *item, int64_t min, int64_t max, int64_t *va
 
 struct json_writer {
     struct buf *out;
-    int         depth;
-    bool        comma[JSON_NEST_MAX + 1]; /* a comma is due before the next value */
+    int depth;
+    bool comma[JSON_NEST_MAX + 1]; /* a comma is due before the next value */
 };
 
 void json_writer_init(struct json_writer *w, struct buf *out);
@@ -56,7 +56,7 @@ void json_object_begin(struct json_writer *w);
 void json_object_end(struct json_writer *w);
 void json_array_begin(struct json_writer *w);
 void json_array_end(struct json_writer *w);
-void json_name(struct json_writer *w, const char *name); /* name is plain ASCII */
+void json_name(struct json_writer *w, const char *name);  /* name is plain ASCII */
 void json_text(struct json_writer *w, struct slice text); /* escapes; replaces bad UTF-8 */
 void json_int(struct json_writer *w, int64_t number);
 void json_double(struct json_writer *w, double number, int decimals);

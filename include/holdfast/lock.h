@@ -18,7 +18,7 @@ enum lock_rank {
 
 struct lock {
     pthread_mutex_t mutex;
-    enum lock_rank  rank;
+    enum lock_rank rank;
 };
 
 void lock_init(struct lock *lock, enum lock_rank rank);
@@ -29,7 +29,8 @@ void lock_drop(struct lock *lock);
 /* Asserts that this thread holds a lock of this rank. */
 void lock_assert_held(const struct lock *lock);
 
-/* Waits on `cond`, giving the lock up meanwhile; wakes at `timeout_us` at the latest (-1: never). */
+/* Waits on `cond`, giving the lock up meanwhile; wakes at `timeout_us` at the latest (-1: never).
+ */
 void lock_wait(struct lock *lock, pthread_cond_t *cond, long timeout_us);
 /* A condition variable on CLOCK_MONOTONIC, as lock_wait needs it. */
 void lock_cond_init(pthread_cond_t *cond);

@@ -20,7 +20,7 @@ struct log_field {
     const char *name;
     enum { LOG_FIELD_TEXT, LOG_FIELD_INT } kind;
     struct slice text;
-    int64_t      number;
+    int64_t number;
 };
 
 static inline struct log_field
@@ -48,12 +48,12 @@ bool log_enabled(enum log_level level);
 /* event: a stable snake_case word. Every field is escaped; nothing is cut. */
 void log_write(enum log_level level, const char *event, const struct log_field *fields, int count);
 
-#define LOG_EVENT(level, event, ...)                                                        \
-    do {                                                                                    \
-        if (log_enabled(level)) {                                                           \
-            const struct log_field fields_[] = { __VA_ARGS__ };                             \
-            log_write(level, event, fields_, (int)(sizeof(fields_) / sizeof(fields_[0])));  \
-        }                                                                                   \
+#define LOG_EVENT(level, event, ...)                                                               \
+    do {                                                                                           \
+        if (log_enabled(level)) {                                                                  \
+            const struct log_field fields_[] = { __VA_ARGS__ };                                    \
+            log_write(level, event, fields_, (int)(sizeof(fields_) / sizeof(fields_[0])));         \
+        }                                                                                          \
     } while (0)
 
 #endif

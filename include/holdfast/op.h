@@ -26,10 +26,10 @@
 #include "holdfast/status.h"
 
 enum op_kind {
-    OP_HOLD,     /* take seats and areas for user */
+    OP_HOLD, /* take seats and areas for user */
     OP_EXTEND,
-    OP_CANCEL,   /* release the whole hold */
-    OP_REMOVE,   /* release `drop` seats of it */
+    OP_CANCEL, /* release the whole hold */
+    OP_REMOVE, /* release `drop` seats of it */
     OP_CONFIRM,
     OP_TRANSFER, /* to to_user */
     OP_PATCH,    /* add `seats`, release `drop`, set `areas` */
@@ -43,41 +43,41 @@ bool hold_status_parse(struct slice word, enum hold_status *status);
 
 /* A seat that a request names, and what became of it. */
 struct op_seat {
-    struct slice   id;
-    int64_t        expect_version; /* confirm: the version it must have; -1: any */
-    enum hf_status code;           /* result: HF_OK or why not */
-    bool           claimed;        /* engine: this op has the hot claim */
-    bool           own;            /* engine: the user has it already */
+    struct slice id;
+    int64_t expect_version; /* confirm: the version it must have; -1: any */
+    enum hf_status code;    /* result: HF_OK or why not */
+    bool claimed;           /* engine: this op has the hot claim */
+    bool own;               /* engine: the user has it already */
 };
 
 struct op_area {
-    struct slice   id;
-    int32_t        quantity; /* for OP_PATCH 0 removes */
+    struct slice id;
+    int32_t quantity; /* for OP_PATCH 0 removes */
     enum hf_status code;
 };
 
 /* One seat or area of a hold, as Postgres has it. */
 struct hold_line {
-    struct slice      seat, section, row, number; /* seat.len == 0: an area */
-    struct slice      area;
-    int32_t           quantity;
-    int64_t           version;
-    bool              has_price;
-    int64_t           price; /* of one unit */
-    enum hold_status  status;
-    int               ticket_count;
-    struct uuid      *tickets;
+    struct slice seat, section, row, number; /* seat.len == 0: an area */
+    struct slice area;
+    int32_t quantity;
+    int64_t version;
+    bool has_price;
+    int64_t price; /* of one unit */
+    enum hold_status status;
+    int ticket_count;
+    struct uuid *tickets;
 };
 
 /* A hold, as Postgres had it at `now`. Everything lives in the op's arena. */
 struct hold_view {
-    struct uuid       hold_id;
-    struct slice      event, user, cart_token, source, reason; /* reason.len == 0: none */
-    char              currency[4];
-    enum hold_status  status; /* as it is to be shown: past its end it is expired */
-    struct db_time    created_at, held_until, now;
-    int               line_last;  /* the highest number that a line of it ever had */
-    int               line_count; /* those that are the hold's: of an active hold the active ones */
+    struct uuid hold_id;
+    struct slice event, user, cart_token, source, reason; /* reason.len == 0: none */
+    char currency[4];
+    enum hold_status status; /* as it is to be shown: past its end it is expired */
+    struct db_time created_at, held_until, now;
+    int line_last;  /* the highest number that a line of it ever had */
+    int line_count; /* those that are the hold's: of an active hold the active ones */
     struct hold_line *lines;
 };
 
@@ -96,67 +96,67 @@ struct op {
     struct hot_waiter waiter; /* first: the hot table links parked ops by it */
 
     /* --- request: filled by the maker, constant afterwards ---------------- */
-    enum op_kind    kind;
-    struct arena    arena;      /* owns every slice below */
-    struct slice    org;
-    struct slice    user;       /* for whom: the token's user, or whom an agent acts for */
-    struct slice    actor;      /* who: the token's user; empty: the system */
-    bool            privileged; /* agent, service, admin: may act on others' holds, hold before the sale */
-    struct slice    request_id;
-    struct slice    event;      /* OP_HOLD; empty where only the hold is named */
-    struct uuid     hold_id;    /* the hold; for OP_HOLD the new one's id */
-    int             seat_count; /* seats to take */
-    struct op_seat *seats;      /* in request order */
-    int             drop_count; /* seats to release */
+    enum op_kind kind;
+    struct arena arena; /* owns every slice below */
+    struct slice org;
+    struct slice user;  /* for whom: the token's user, or whom an agent acts for */
+    struct slice actor; /* who: the token's user; empty: the system */
+    bool privileged;    /* agent, service, admin: may act on others' holds, hold before the sale */
+    struct slice request_id;
+    struct slice event;    /* OP_HOLD; empty where only the hold is named */
+    struct uuid hold_id;   /* the hold; for OP_HOLD the new one's id */
+    int seat_count;        /* seats to take */
+    struct op_seat *seats; /* in request order */
+    int drop_count;        /* seats to release */
     struct op_seat *drop;
-    int             area_count;
+    int area_count;
     struct op_area *areas;
-    struct slice    cart_token, source, customer_email;
-    struct slice    notes;      /* a client's own words for a release; may be empty */
-    const char     *reason;     /* why it is released: "user_cancelled", ...; static text */
-    int32_t         seconds;    /* hold: ttl (0: the policy's); extend: by how much (0: the policy's) */
-    struct slice    to_user;
-    bool            keyed;      /* has an Idempotency-Key */
-    struct slice    key, key_method, key_path;
-    uint8_t         key_digest[32]; /* SHA-256 of method, path and body */
+    struct slice cart_token, source, customer_email;
+    struct slice notes; /* a client's own words for a release; may be empty */
+    const char *reason; /* why it is released: "user_cancelled", ...; static text */
+    int32_t seconds;    /* hold: ttl (0: the policy's); extend: by how much (0: the policy's) */
+    struct slice to_user;
+    bool keyed; /* has an Idempotency-Key */
+    struct slice key, key_method, key_path;
+    uint8_t key_digest[32]; /* SHA-256 of method, path and body */
     struct mono_time received, deadline;
-    void           *context;    /* the maker's */
-    void          (*finish)(struct op *op);
-    void          (*send)(struct op *op);
+    void *context; /* the maker's */
+    void (*finish)(struct op *op);
+    void (*send)(struct op *op);
     /* Gives the answer that finish wrote (for an op with a key): body and type. */
-    void          (*answer)(struct op *op, int *status, struct slice *type, struct slice *body);
+    void (*answer)(struct op *op, int *status, struct slice *type, struct slice *body);
     /* Instead of finish: the answer of an earlier request with the same key. */
-    void          (*replay)(struct op *op, int status, struct slice type, struct slice body);
+    void (*replay)(struct op *op, int status, struct slice type, struct slice body);
 
     /* --- result: filled by the engine before finish ----------------------- */
-    enum hf_status    status;
-    enum op_tier      tier;           /* who knew */
-    bool              same;           /* nothing was changed: it was so already */
-    struct hold_view *hold;           /* NULL when there is none to show */
-    int32_t           retry_after_s;  /* 0: none */
-    char              detail[OP_DETAIL_BYTES]; /* a sentence, or empty */
-    const char       *field;          /* the field that is wrong; static text, or NULL */
+    enum hf_status status;
+    enum op_tier tier;            /* who knew */
+    bool same;                    /* nothing was changed: it was so already */
+    struct hold_view *hold;       /* NULL when there is none to show */
+    int32_t retry_after_s;        /* 0: none */
+    char detail[OP_DETAIL_BYTES]; /* a sentence, or empty */
+    const char *field;            /* the field that is wrong; static text, or NULL */
 
     /* --- engine's own ------------------------------------------------------ */
-    struct op        *next;           /* queue */
-    struct mono_time  not_before;     /* a retry waits until then */
-    struct mono_time  queued_at;
-    int               locked_tries;   /* how often a row was locked by another */
-    int               prepared;       /* how often it was prepared anew */
-    int               claim_next;     /* how many of claim_order are claimed */
-    int              *claim_order;    /* indices of seats in the hot table's total order */
-    uint64_t          user_hash;
-    enum op_fate      fate;
-    bool              solo;           /* needs a transaction of its own */
-    bool              may_have_run;   /* an outcome was lost, it committed: run it as a repeat */
-    bool              finished;       /* finish was called (an op with a key: before its commit) */
-    bool              grow;           /* OP_HOLD that adds its free seats to the hold grow_hold */
-    struct uuid       grow_hold;      /* also: the hold to show when nothing was changed */
-    struct event_info info;           /* of the event it was prepared with */
-    int               row_first, row_end; /* its rows in the statement's result */
-    int              *sent;           /* which seats those rows are about; NULL: all, in order */
-    struct slice      hold_event;     /* of the hold, as the statement found it */
-    struct db_time    judged_at, ends_at;
+    struct op *next;             /* queue */
+    struct mono_time not_before; /* a retry waits until then */
+    struct mono_time queued_at;
+    int locked_tries; /* how often a row was locked by another */
+    int prepared;     /* how often it was prepared anew */
+    int claim_next;   /* how many of claim_order are claimed */
+    int *claim_order; /* indices of seats in the hot table's total order */
+    uint64_t user_hash;
+    enum op_fate fate;
+    bool solo;               /* needs a transaction of its own */
+    bool may_have_run;       /* an outcome was lost, it committed: run it as a repeat */
+    bool finished;           /* finish was called (an op with a key: before its commit) */
+    bool grow;               /* OP_HOLD that adds its free seats to the hold grow_hold */
+    struct uuid grow_hold;   /* also: the hold to show when nothing was changed */
+    struct event_info info;  /* of the event it was prepared with */
+    int row_first, row_end;  /* its rows in the statement's result */
+    int *sent;               /* which seats those rows are about; NULL: all, in order */
+    struct slice hold_event; /* of the hold, as the statement found it */
+    struct db_time judged_at, ends_at;
 };
 
 #endif

@@ -85,12 +85,12 @@ enum rate_kind {
  */
 struct rate_result {
     enum hf_status status; /* HF_OK, HF_RATE_LIMITED or HF_BLOCKED */
-    const char    *name;   /* static: "general", "holds", "burst" or "maps" */
-    int64_t        limit;  /* 0: no limit applies */
-    int64_t        window_s;
-    int64_t        remaining;
-    int64_t        reset_s;       /* until some of the quota comes back */
-    int64_t        retry_after_s; /* at least 1 on a refusal, else 0 */
+    const char *name;      /* static: "general", "holds", "burst" or "maps" */
+    int64_t limit;         /* 0: no limit applies */
+    int64_t window_s;
+    int64_t remaining;
+    int64_t reset_s;       /* until some of the quota comes back */
+    int64_t retry_after_s; /* at least 1 on a refusal, else 0 */
 };
 
 struct rate_limiter; /* opaque */
@@ -111,14 +111,14 @@ void rate_limit_check(struct rate_limiter *limiter, const char *address, enum ra
 /* --- abuse ------------------------------------------------------------- */
 
 struct abuse_event {
-    struct uuid      id;
-    char             ip[ADDRESS_TEXT_BYTES];
-    const char      *event_type; /* static: "rapid_seatmap_access", "burst_limit", "rate_limit" */
+    struct uuid id;
+    char ip[ADDRESS_TEXT_BYTES];
+    const char *event_type; /* static: "rapid_seatmap_access", "burst_limit", "rate_limit" */
     struct mono_time detected;
     struct mono_time blocked_until; /* 0: this event did not block */
-    int64_t          request_count;
-    int64_t          time_window_ms;
-    char             details[96]; /* a sentence for the operator */
+    int64_t request_count;
+    int64_t time_window_ms;
+    char details[96]; /* a sentence for the operator */
 };
 
 /*

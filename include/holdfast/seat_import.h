@@ -21,30 +21,30 @@
 #define IMPORT_ERRORS_MAX 1000
 
 struct import_error {
-    int64_t      line;   /* counted from 1, the header's */
-    struct slice field;  /* cut from the file, or static; may be empty */
-    const char  *reason; /* static text */
+    int64_t line;       /* counted from 1, the header's */
+    struct slice field; /* cut from the file, or static; may be empty */
+    const char *reason; /* static text */
 };
 
 struct import_errors {
-    int64_t             count; /* all; the first IMPORT_ERRORS_MAX of them are kept */
+    int64_t count; /* all; the first IMPORT_ERRORS_MAX of them are kept */
     struct import_error items[IMPORT_ERRORS_MAX];
 };
 
 /* Borrowed for the call. */
 struct seat_import {
-    struct slice     org, event;
-    struct slice     actor, request_id; /* empty: the system, none */
-    struct slice     csv;
+    struct slice org, event;
+    struct slice actor, request_id; /* empty: the system, none */
+    struct slice csv;
     struct mono_time deadline;
 };
 
 struct seat_changes;
 
 struct seat_import_result {
-    int64_t               imported, updated; /* seats that are new, and that stood and differ now */
-    struct import_errors *errors;            /* in the arena; NULL: the file is fine */
-    struct seat_changes  *changes;           /* in the arena; for telling memory */
+    int64_t imported, updated;    /* seats that are new, and that stood and differ now */
+    struct import_errors *errors; /* in the arena; NULL: the file is fine */
+    struct seat_changes *changes; /* in the arena; for telling memory */
 };
 
 /*

@@ -34,32 +34,37 @@ void seat_maps_free(struct seat_maps **maps);
 void seat_maps_set_alone(struct seat_maps *maps, bool alone);
 bool seat_maps_alone(const struct seat_maps *maps);
 
-/* A committed change of one seat. Ignored for events whose map is not in memory, and for older versions. */
-void seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat, const struct seat_view *view);
-/* Seats were added, changed in their attributes or removed, or an area's numbers moved: load anew at the next reading. */
+/* A committed change of one seat. Ignored for events whose map is not in memory, and for older
+ * versions. */
+void seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat,
+                     const struct seat_view *view);
+/* Seats were added, changed in their attributes or removed, or an area's numbers moved: load anew
+ * at the next reading. */
 void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event);
 /* Area counts moved by a committed change. */
 void seat_maps_area(struct seat_maps *maps, struct slice org, struct slice event, struct slice area,
                     int64_t held, int64_t sold, int64_t version);
-/* Other nodes may have changed anything: every map is compared with Postgres before it is served again. */
+/* Other nodes may have changed anything: every map is compared with Postgres before it is served
+ * again. */
 void seat_maps_distrust(struct seat_maps *maps);
 /* Everything is void (another server answers now). */
 void seat_maps_forget(struct seat_maps *maps);
 
 enum seat_map_answer {
-    SEAT_MAP_BODY,        /* *body (one reference) is the answer */
-    SEAT_MAP_NOT_MODIFIED,/* the client's If-None-Match is still true */
-    SEAT_MAP_LOAD,        /* not in memory, or too old: load it (see seat_maps_load), then ask again */
-    SEAT_MAP_RENDER       /* it takes too long to write here: ask again from a thread that may (may_render) */
+    SEAT_MAP_BODY,         /* *body (one reference) is the answer */
+    SEAT_MAP_NOT_MODIFIED, /* the client's If-None-Match is still true */
+    SEAT_MAP_LOAD,  /* not in memory, or too old: load it (see seat_maps_load), then ask again */
+    SEAT_MAP_RENDER /* it takes too long to write here: ask again from a thread that may
+                       (may_render) */
 };
 
 struct seat_map_request {
-    struct slice     org, event;
-    struct slice     since;         /* empty: the whole map */
-    struct slice     if_none_match; /* empty: none */
-    bool             gzip;          /* the client takes it */
-    struct db_time   now;           /* database clock: what is over shows as available */
-    struct mono_time fresh_since;   /* a map that rests on an older read must be loaded; 0: any age */
+    struct slice org, event;
+    struct slice since;           /* empty: the whole map */
+    struct slice if_none_match;   /* empty: none */
+    bool gzip;                    /* the client takes it */
+    struct db_time now;           /* database clock: what is over shows as available */
+    struct mono_time fresh_since; /* a map that rests on an older read must be loaded; 0: any age */
     /*
      * When the request came: a map that rests on a read begun since then will do, whatever
      * was invalidated meanwhile. 0: it doesn't count.
@@ -69,16 +74,17 @@ struct seat_map_request {
      * False on a loop: only what is ready or small is answered. True: the caller may spend
      * milliseconds, has made sure that the event exists, and may wait for another's rendering.
      */
-    bool             may_render;
-    /* The position that a SEAT_MAP_RENDER named: a body made since then will do. 0: only the newest. */
-    uint64_t         at_least;
+    bool may_render;
+    /* The position that a SEAT_MAP_RENDER named: a body made since then will do. 0: only the
+     * newest. */
+    uint64_t at_least;
 };
 
 struct seat_map_reply {
-    struct http_body *body;    /* one reference, the caller's */
-    bool              gzip;    /* body is gzip */
-    char              etag[128]; /* W/"<event>-<version>" */
-    uint64_t          position; /* with SEAT_MAP_RENDER: see at_least */
+    struct http_body *body; /* one reference, the caller's */
+    bool gzip;              /* body is gzip */
+    char etag[128];         /* W/"<event>-<version>" */
+    uint64_t position;      /* with SEAT_MAP_RENDER: see at_least */
 };
 
 enum seat_map_answer seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,

@@ -13,11 +13,11 @@
 
 struct slice {
     const char *ptr;
-    size_t      len;
+    size_t len;
 };
 
 #define SLICE_LITERAL(text) ((struct slice){ (text), sizeof(text) - 1 })
-#define SLICE_EMPTY ((struct slice){ "", 0 })
+#define SLICE_EMPTY         ((struct slice){ "", 0 })
 /* For printf: printf("%.*s", SLICE_ARG(s)). */
 #define SLICE_ARG(s) (int)(s).len, (s).ptr
 

@@ -15,7 +15,7 @@ enum hf_status {
     HF_STATUS_COUNT
 };
 
-int         status_http(enum hf_status status); /* 200, 409, ... */
+int status_http(enum hf_status status);         /* 200, 409, ... */
 const char *status_code(enum hf_status status); /* "seat_taken" */
 const char *status_text(enum hf_status status); /* a sentence for a person */
 

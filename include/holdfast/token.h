@@ -39,11 +39,11 @@ const char *token_role_word(enum token_role role); /* "user", ... */
 bool token_role_parse(struct slice word, enum token_role *role);
 
 struct token_claims {
-    char            org[ID_BYTES_MAX + 1];
-    char            user[ID_BYTES_MAX + 1]; /* the claim `sub` */
+    char org[ID_BYTES_MAX + 1];
+    char user[ID_BYTES_MAX + 1]; /* the claim `sub` */
     enum token_role role;
-    int64_t         exp_unix_s; /* from this second on it is over */
-    int64_t         nbf_unix_s; /* before this second it is not valid yet; 0: always was */
+    int64_t exp_unix_s; /* from this second on it is over */
+    int64_t nbf_unix_s; /* before this second it is not valid yet; 0: always was */
 };
 
 struct token_verifier; /* opaque */

@@ -37,12 +37,12 @@ bool warm_ping(struct warm *warm);
 
 /* One seat of a hold as the warm tier keeps it. Borrowed for the call. */
 struct warm_hold {
-    struct slice   org, event, seat, user, cart_token, source;
-    struct uuid    hold_id;
+    struct slice org, event, seat, user, cart_token, source;
+    struct uuid hold_id;
     struct db_time held_at, held_until;
-    int64_t        version;
-    int64_t        ttl_ms;     /* from now to held_until; the key lives 60 s longer */
-    bool           fresh;      /* put: a new hold on a free seat, so what its key had needs no look */
+    int64_t version;
+    int64_t ttl_ms; /* from now to held_until; the key lives 60 s longer */
+    bool fresh;     /* put: a new hold on a free seat, so what its key had needs no look */
 };
 
 /*

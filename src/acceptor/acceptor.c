@@ -80,10 +80,10 @@ start_loops(struct acceptor *acceptor, const int *fds, size_t count)
 static bool
 listen_and_start(struct acceptor *acceptor, char *error, size_t error_bytes)
 {
-    const struct config    *config = acceptor->config;
+    const struct config *config = acceptor->config;
     struct listener_address address;
-    size_t                  count = (size_t)config->loops;
-    int                    *fds = calloc(count, sizeof(*fds));
+    size_t count = (size_t)config->loops;
+    int *fds = calloc(count, sizeof(*fds));
 
     if (fds == NULL) {
         snprintf(error, error_bytes, "out of memory");
@@ -91,8 +91,10 @@ listen_and_start(struct acceptor *acceptor, char *error, size_t error_bytes)
     }
     bool started = false;
     if (!listener_parse(config->listen, &address)) {
-        snprintf(error, error_bytes, "listen: '%s' is no address and port such as 127.0.0.1:8080"
-                                     " or [::1]:8080", config->listen);
+        snprintf(error, error_bytes,
+                 "listen: '%s' is no address and port such as 127.0.0.1:8080"
+                 " or [::1]:8080",
+                 config->listen);
     } else if (listener_open(&address, fds, count, error, error_bytes)) {
         listener_format(&address, acceptor->address);
         started = start_loops(acceptor, fds, count);
@@ -111,8 +113,8 @@ acceptor_address_is_valid(const char *listen)
 }
 
 struct acceptor *
-acceptor_start(const struct config *config, const struct http_handler *handler,
-               const char *node_id, char *error, size_t error_bytes)
+acceptor_start(const struct config *config, const struct http_handler *handler, const char *node_id,
+               char *error, size_t error_bytes)
 {
     struct acceptor *acceptor = acceptor_new(config, handler, node_id);
     if (acceptor == NULL) {

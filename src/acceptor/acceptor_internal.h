@@ -46,33 +46,33 @@ enum deadline_kind {
 struct loop {
     /* fixed after start */
     struct acceptor *acceptor;
-    pthread_t        thread;
-    unsigned         number;
+    pthread_t thread;
+    unsigned number;
 
     /* any thread */
-    atomic_uint   orders; /* enum loop_order */
+    atomic_uint orders; /* enum loop_order */
     struct outbox outbox;
-    sem_t         drained; /* posted once the listener is closed */
+    sem_t drained; /* posted once the listener is closed */
 
     /* the loop's own */
-    uv_loop_t            uv;
-    uv_async_t           wake;
-    uv_timer_t           tick;
-    uv_poll_t            listener;
-    int                  listen_fd; /* -1: closed */
-    bool                 listening; /* the poll is active */
-    bool                 draining;  /* the listener is gone for good */
-    uint64_t             accept_again_ms; /* after an error; 0: at once */
-    uint64_t             accept_logged_ms;
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_timer_t tick;
+    uv_poll_t listener;
+    int listen_fd;            /* -1: closed */
+    bool listening;           /* the poll is active */
+    bool draining;            /* the listener is gone for good */
+    uint64_t accept_again_ms; /* after an error; 0: at once */
+    uint64_t accept_logged_ms;
     struct exchange_pool exchanges;
-    struct conn         *conns; /* all, doubly linked */
-    struct conn         *free_conns;
-    int                  free_conns_count;
-    struct conn         *dirty; /* those that conn_advance must see, a stack */
+    struct conn *conns; /* all, doubly linked */
+    struct conn *free_conns;
+    int free_conns_count;
+    struct conn *dirty; /* those that conn_advance must see, a stack */
     struct deadline_list deadlines[DEADLINE_KINDS];
-    int64_t              date_second;
-    char                 date[ANSWER_DATE_BYTES];
-    char                 read_buffer[READ_BYTES];
+    int64_t date_second;
+    char date[ANSWER_DATE_BYTES];
+    char read_buffer[READ_BYTES];
 };
 
 enum loop_order {
@@ -82,18 +82,18 @@ enum loop_order {
 
 struct acceptor {
     /* fixed after start */
-    const struct config       *config;
+    const struct config *config;
     const struct http_handler *handler;
-    struct parser_rules        rules;
-    char                       address[LISTENER_ADDRESS_BYTES];
-    char                      *node_line;
-    size_t                     loop_count;
-    struct loop               *loops;
+    struct parser_rules rules;
+    char address[LISTENER_ADDRESS_BYTES];
+    char *node_line;
+    size_t loop_count;
+    struct loop *loops;
 
     /* atomic, any thread */
     struct memory_budget budget;
-    _Atomic int64_t      connections;
-    atomic_bool          draining; /* every answer says Connection: close */
+    _Atomic int64_t connections;
+    atomic_bool draining; /* every answer says Connection: close */
 };
 
 /* Takes `listen_fd`. False: no thread or no descriptor; nothing is left behind. */

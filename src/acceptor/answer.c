@@ -11,7 +11,7 @@
 #define HEAD_FIXED_BYTES 320
 
 struct status_line {
-    int         status;
+    int status;
     const char *text;
 };
 
@@ -77,7 +77,7 @@ put_slice(char **at, struct slice text)
 static void
 put_number(char **at, size_t number)
 {
-    char   digits[20];
+    char digits[20];
     size_t first = sizeof(digits);
     do {
         digits[--first] = (char)('0' + number % 10);
@@ -98,8 +98,8 @@ answer_format_date(int64_t unix_seconds, char text[ANSWER_DATE_BYTES])
 {
     static const char days[] = "SunMonTueWedThuFriSat";
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    time_t            seconds = (time_t)unix_seconds;
-    struct tm         tm;
+    time_t seconds = (time_t)unix_seconds;
+    struct tm tm;
 
     hf_assert(gmtime_r(&seconds, &tm) != NULL);
     memcpy(text, "Day, 00 Mon 0000 00:00:00 GMT", ANSWER_DATE_BYTES);
@@ -204,8 +204,8 @@ bool
 answer_prepare(struct exchange *exchange, const struct answer_context *context)
 {
     const struct http_reply *reply = &exchange->public.reply;
-    struct slice             body = reply_body(reply);
-    size_t                   room;
+    struct slice body = reply_body(reply);
+    size_t room;
 
     hf_assert(reply->status >= 200 && reply->status <= 599);
     size_t needed = HEAD_FIXED_BYTES + context->node_line.len + reply->headers.len;

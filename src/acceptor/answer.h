@@ -16,7 +16,7 @@
 struct answer_context {
     struct slice date;      /* as RFC 9110 has it */
     struct slice node_line; /* "X-Holdfast-Node: n1\r\n" */
-    bool         close;     /* nothing comes after this answer */
+    bool close;             /* nothing comes after this answer */
 };
 
 /* Fills exchange->answer_*. False: no memory. The reply must be whole (answer_is_whole). */

@@ -69,9 +69,9 @@ conn_end_input(struct conn *conn, enum conn_input input)
 static bool
 may_begin(const struct conn *conn)
 {
-    return conn->queued == 0
-           || (conn->queued < PIPELINE_MAX && conn->unsent_bytes < UNSENT_BYTES_MAX
-               && conn->loop->exchanges.live < EXCHANGES_MAX);
+    return conn->queued == 0 ||
+           (conn->queued < PIPELINE_MAX && conn->unsent_bytes < UNSENT_BYTES_MAX &&
+            conn->loop->exchanges.live < EXCHANGES_MAX);
 }
 
 /* False: paused, or destroyed for want of memory. */
@@ -112,7 +112,7 @@ static void
 hand_over(struct conn *conn, struct mono_time now)
 {
     const struct http_handler *handler = conn->loop->acceptor->handler;
-    struct exchange           *exchange = enqueue_receiving(conn);
+    struct exchange *exchange = enqueue_receiving(conn);
     exchange->public.request.received = now;
     exchange->timed = true;
     if (!exchange->keep_alive)
@@ -125,7 +125,7 @@ void
 conn_refuse(struct conn *conn, enum hf_status status, const char *detail)
 {
     const struct http_handler *handler = conn->loop->acceptor->handler;
-    struct exchange           *exchange = enqueue_receiving(conn);
+    struct exchange *exchange = enqueue_receiving(conn);
     exchange->keep_alive = false;
     exchange->public.request.received = mono_now();
     conn_end_input(conn, INPUT_LAST);
@@ -137,9 +137,9 @@ conn_refuse(struct conn *conn, enum hf_status status, const char *detail)
 static size_t
 take_bytes(struct conn *conn, const char *bytes, size_t len)
 {
-    struct mono_time  now = mono_now();
+    struct mono_time now = mono_now();
     enum parser_event event;
-    size_t            used = 0;
+    size_t used = 0;
 
     while (used < len && conn->input == INPUT_OPEN) {
         if (conn->receiving == NULL && !begin_request(conn))
@@ -178,8 +178,8 @@ conn_resume(struct conn *conn)
     if (!conn->paused || !may_begin(conn))
         return;
     conn->paused = false;
-    conn->kept_used += take_bytes(conn, conn->kept + conn->kept_used,
-                                  conn->kept_len - conn->kept_used);
+    conn->kept_used +=
+        take_bytes(conn, conn->kept + conn->kept_used, conn->kept_len - conn->kept_used);
     if (conn->paused || conn->closing)
         return;
     conn_drop_kept(conn);

@@ -13,7 +13,7 @@ struct burst {
     uv_buf_t bufs[BURST_BUFS];
     unsigned buf_count;
     unsigned exchange_count;
-    size_t   bytes;
+    size_t bytes;
 };
 
 static void on_written(uv_write_t *write, int status);
@@ -59,8 +59,7 @@ prepare(struct conn *conn, struct exchange *exchange, struct mono_time now)
 {
     struct loop *loop = conn->loop;
 
-    if (conn->input == INPUT_OPEN
-        && (exchange->public.reply.close || is_draining(conn)))
+    if (conn->input == INPUT_OPEN && (exchange->public.reply.close || is_draining(conn)))
         conn_end_input(conn, INPUT_LAST);
     if (exchange->timed)
         metric_observe(METRIC_REQUEST_SECONDS,
@@ -94,8 +93,8 @@ gather(struct conn *conn, struct burst *burst)
 
     struct mono_time now = mono_now();
     for (struct exchange *exchange = conn->queue;
-         exchange != NULL && exchange->state == EXCHANGE_ANSWERED
-         && burst->buf_count + 2 <= BURST_BUFS && !conn->closing;
+         exchange != NULL && exchange->state == EXCHANGE_ANSWERED &&
+         burst->buf_count + 2 <= BURST_BUFS && !conn->closing;
          exchange = exchange->next) {
         if (!exchange->prepared && !prepare(conn, exchange, now))
             return false;
@@ -143,7 +142,7 @@ static void
 send_burst(struct conn *conn, struct burst *burst)
 {
     uv_stream_t *stream = (uv_stream_t *)&conn->tcp;
-    int          sent = uv_try_write(stream, burst->bufs, burst->buf_count);
+    int sent = uv_try_write(stream, burst->bufs, burst->buf_count);
 
     if (sent < 0 && sent != UV_EAGAIN) {
         conn_destroy(conn);
@@ -200,10 +199,10 @@ void
 conn_send_continue(struct conn *conn)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct burst      burst = { .buf_count = 0 };
+    struct burst burst = { .buf_count = 0 };
 
-    if (conn->receiving == NULL || !conn->parser.head_done || !conn->parser.wants_continue
-        || conn->queue != NULL || conn->writing)
+    if (conn->receiving == NULL || !conn->parser.head_done || !conn->parser.wants_continue ||
+        conn->queue != NULL || conn->writing)
         return;
     conn->parser.wants_continue = false;
     burst_add(&burst, text, sizeof(text) - 1);

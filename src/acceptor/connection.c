@@ -126,11 +126,10 @@ conn_advance(struct conn *conn)
 void
 conn_timeout(enum deadline_kind kind, struct deadline *deadline)
 {
-    struct conn *conn = kind == DEADLINE_WRITE
-                            ? (struct conn *)((char *)deadline
-                                              - offsetof(struct conn, write_deadline))
-                            : (struct conn *)((char *)deadline
-                                              - offsetof(struct conn, input_deadline));
+    struct conn *conn =
+        kind == DEADLINE_WRITE
+            ? (struct conn *)((char *)deadline - offsetof(struct conn, write_deadline))
+            : (struct conn *)((char *)deadline - offsetof(struct conn, input_deadline));
     switch (kind) {
     case DEADLINE_HEADER:
     case DEADLINE_BODY:

@@ -32,37 +32,37 @@
 enum conn_input { INPUT_OPEN, INPUT_LAST, INPUT_ENDED };
 
 struct conn {
-    uv_tcp_t     tcp; /* first: libuv's handle is the connection */
+    uv_tcp_t tcp; /* first: libuv's handle is the connection */
     struct loop *loop;
     struct conn *prev, *next; /* of all the loop's */
     struct conn *dirty_next;
-    bool         dirty;
-    bool         closing; /* uv_close was called */
+    bool dirty;
+    bool closing; /* uv_close was called */
 
-    enum conn_input  input;
-    bool             reading; /* libuv reads */
-    bool             paused;  /* a limit of requests under way is reached */
-    bool             lingering;
-    bool             served;  /* it has had a request */
-    struct parser    parser;
+    enum conn_input input;
+    bool reading; /* libuv reads */
+    bool paused;  /* a limit of requests under way is reached */
+    bool lingering;
+    bool served; /* it has had a request */
+    struct parser parser;
     struct exchange *receiving; /* the request that is coming in, or NULL */
-    char            *kept;      /* bytes read before it was paused */
-    size_t           kept_len, kept_used;
-    size_t           discarded;
+    char *kept;                 /* bytes read before it was paused */
+    size_t kept_len, kept_used;
+    size_t discarded;
 
-    struct exchange  *queue; /* under way, in order of their requests */
+    struct exchange *queue; /* under way, in order of their requests */
     struct exchange **queue_tail;
-    unsigned          queued;
-    size_t            unsent_bytes; /* of those that are answered */
-    uv_write_t        write;
-    bool              writing;
-    unsigned          writing_count; /* exchanges in `write` */
+    unsigned queued;
+    size_t unsent_bytes; /* of those that are answered */
+    uv_write_t write;
+    bool writing;
+    unsigned writing_count; /* exchanges in `write` */
 
-    struct deadline    input_deadline;
-    enum deadline_kind input_kind;  /* of the armed one */
-    bool               input_fresh; /* something ended: count from now */
-    struct deadline    write_deadline;
-    char               peer[HTTP_ADDRESS_BYTES];
+    struct deadline input_deadline;
+    enum deadline_kind input_kind; /* of the armed one */
+    bool input_fresh;              /* something ended: count from now */
+    struct deadline write_deadline;
+    char peer[HTTP_ADDRESS_BYTES];
 };
 
 /* --- conn_read.c --- */

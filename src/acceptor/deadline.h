@@ -16,12 +16,12 @@
 
 struct deadline {
     struct deadline *prev, *next; /* NULL: not armed */
-    uint64_t         at_ms;
+    uint64_t at_ms;
 };
 
 struct deadline_list {
     struct deadline ends; /* a ring: ends.next is due first */
-    uint64_t        after_ms;
+    uint64_t after_ms;
 };
 
 void deadline_list_init(struct deadline_list *list, uint64_t after_ms);

@@ -14,7 +14,7 @@
 #endif
 /* A reply's buffer up to this size stays with its exchange for the next request. */
 #define KEEP_BUFFER_BYTES 8192
-#define HEAP_BYTES_MIN 4096
+#define HEAP_BYTES_MIN    4096
 
 _Static_assert(offsetof(struct exchange, public) == 0, "handlers' pointer is ours");
 

@@ -17,14 +17,14 @@
 #include "holdfast/http.h"
 
 #define EXCHANGE_ARENA_BYTES 2048
-#define EXCHANGE_MAGIC 0x45584348u /* "EXCH" */
+#define EXCHANGE_MAGIC       0x45584348u /* "EXCH" */
 
 struct conn;
 struct outbox;
 
 /* What all loops together may spend on received bytes. */
 struct memory_budget {
-    size_t         max;  /* fixed after start */
+    size_t max;          /* fixed after start */
     _Atomic size_t used; /* any thread */
 };
 
@@ -40,54 +40,54 @@ enum exchange_state {
 
 /* A run of received bytes: in the arena while it fits, else on the heap. */
 struct exchange_bytes {
-    char  *data;
+    char *data;
     size_t len;
     size_t capacity;
-    bool   on_heap;
+    bool on_heap;
 };
 
 struct exchange {
     struct http_exchange public; /* first: handlers see only this */
-    uint32_t              magic;
-    struct outbox        *outbox; /* where http_exchange_send puts it */
+    uint32_t magic;
+    struct outbox *outbox; /* where http_exchange_send puts it */
     struct memory_budget *budget;
 
     /* whoever has the exchange: the handler, then the outbox */
-    bool             sent;
+    bool sent;
     struct exchange *outbox_next;
 
     /* the loop's, also while the handler has the exchange */
     enum exchange_state state;
-    struct exchange    *next; /* in the connection's queue, or the pool */
-    struct conn        *conn; /* NULL once the connection is gone */
+    struct exchange *next; /* in the connection's queue, or the pool */
+    struct conn *conn;     /* NULL once the connection is gone */
 
     /* how to answer; known when the header is complete */
-    bool keep_alive;  /* what the client wants */
-    bool http_1_0;    /* keep-alive must be said aloud */
-    bool head_only;   /* HEAD: a length, but no body */
+    bool keep_alive; /* what the client wants */
+    bool http_1_0;   /* keep-alive must be said aloud */
+    bool head_only;  /* HEAD: a length, but no body */
 
     /* the answer, once prepared */
-    bool        prepared;
-    bool        timed; /* `received` is set: count its time */
-    size_t      queued_bytes; /* counted as unsent on the connection */
+    bool prepared;
+    bool timed;          /* `received` is set: count its time */
+    size_t queued_bytes; /* counted as unsent on the connection */
     const char *answer_head;
-    size_t      answer_head_len;
-    struct slice answer_body; /* beyond what stands behind the head already */
-    struct buf  answer_overflow; /* holds a head too large for the arena */
+    size_t answer_head_len;
+    struct slice answer_body;   /* beyond what stands behind the head already */
+    struct buf answer_overflow; /* holds a head too large for the arena */
 
     struct exchange_bytes head;
     struct exchange_bytes body;
-    struct buf  forwarded; /* several X-Forwarded-For lines, joined */
-    char        arena[EXCHANGE_ARENA_BYTES];
+    struct buf forwarded; /* several X-Forwarded-For lines, joined */
+    char arena[EXCHANGE_ARENA_BYTES];
 };
 
 /* The free list of one loop. */
 struct exchange_pool {
     struct memory_budget *budget;
-    struct outbox        *outbox;
-    struct exchange      *free;
-    int                   free_count;
-    size_t                live; /* handed out */
+    struct outbox *outbox;
+    struct exchange *free;
+    int free_count;
+    size_t live; /* handed out */
 };
 
 void exchange_pool_init(struct exchange_pool *pool, struct memory_budget *budget,

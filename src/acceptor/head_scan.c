@@ -8,22 +8,23 @@
 #define TEXT  2u /* field text, with tab and bytes beyond ASCII */
 #define PLAIN 4u /* printable ASCII and space: what a request line may have */
 
-#define T (TOKEN | TEXT | PLAIN)
-#define P (TEXT | PLAIN)
-#define H TEXT
+#define T     (TOKEN | TEXT | PLAIN)
+#define P     (TEXT | PLAIN)
+#define H     TEXT
 static const uint8_t byte_class[256] = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, H, 0, 0, 0, 0, 0, 0, /* tab */
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    P, T, P, T, T, T, T, T, P, P, T, T, P, T, T, P, /*  !"#$%&'()*+,-./ */
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, P, T, P, T, T, T, T, T, P, P,
+    T, T, P, T, T, P,                               /*  !"#$%&'()*+,-./ */
     T, T, T, T, T, T, T, T, T, T, P, P, P, P, P, P, /* 0-9:;<=>? */
     P, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, /* @A-O */
     T, T, T, T, T, T, T, T, T, T, T, P, P, P, T, T, /* P-Z[\]^_ */
     T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, /* `a-o */
     T, T, T, T, T, T, T, T, T, T, T, P, T, P, T, 0, /* p-z{|}~ */
-    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
-    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
-    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
-    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
+    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
+    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
+    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
+    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
+    H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H, H,
 };
 #undef T
 #undef P

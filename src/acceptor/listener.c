@@ -31,9 +31,9 @@ parse_port(const char *text, in_port_t *port)
 bool
 listener_parse(const char *text, struct listener_address *address)
 {
-    char        host[INET6_ADDRSTRLEN + 2];
+    char host[INET6_ADDRSTRLEN + 2];
     const char *colon = strrchr(text, ':');
-    size_t      len = colon != NULL ? (size_t)(colon - text) : 0;
+    size_t len = colon != NULL ? (size_t)(colon - text) : 0;
 
     *address = (struct listener_address){ 0 };
     if (len == 0 || len >= sizeof(host))
@@ -46,8 +46,8 @@ listener_parse(const char *text, struct listener_address *address)
         host[len - 1] = '\0';
         in6->sin6_family = AF_INET6;
         address->len = sizeof(*in6);
-        return parse_port(colon + 1, &in6->sin6_port)
-               && inet_pton(AF_INET6, host + 1, &in6->sin6_addr) == 1;
+        return parse_port(colon + 1, &in6->sin6_port) &&
+               inet_pton(AF_INET6, host + 1, &in6->sin6_addr) == 1;
     }
     struct sockaddr_in *in = (struct sockaddr_in *)&address->socket;
     in->sin_family = AF_INET;
@@ -70,9 +70,9 @@ bind_socket(const struct listener_address *address, bool reuse_port)
     if (fd < 0)
         return -1;
     /* Connections inherit TCP_NODELAY from their listener: no call per connection. */
-    if (set_option(fd, SOL_SOCKET, SO_REUSEADDR) && set_option(fd, IPPROTO_TCP, TCP_NODELAY)
-        && (!reuse_port || set_option(fd, SOL_SOCKET, SO_REUSEPORT))
-        && bind(fd, (const struct sockaddr *)&address->socket, address->len) == 0)
+    if (set_option(fd, SOL_SOCKET, SO_REUSEADDR) && set_option(fd, IPPROTO_TCP, TCP_NODELAY) &&
+        (!reuse_port || set_option(fd, SOL_SOCKET, SO_REUSEPORT)) &&
+        bind(fd, (const struct sockaddr *)&address->socket, address->len) == 0)
         return fd;
     int saved = errno;
     close(fd);
@@ -98,8 +98,7 @@ listen_socket(struct listener_address *address, bool reuse_port)
     if (fd < 0)
         return -1;
     socklen_t len = sizeof(address->socket);
-    if (listen(fd, BACKLOG) == 0
-        && getsockname(fd, (struct sockaddr *)&address->socket, &len) == 0)
+    if (listen(fd, BACKLOG) == 0 && getsockname(fd, (struct sockaddr *)&address->socket, &len) == 0)
         return fd;
     int saved = errno;
     close(fd);
@@ -111,8 +110,8 @@ bool
 listener_open(struct listener_address *address, int *fds, size_t count, char *error,
               size_t error_bytes)
 {
-    char   text[LISTENER_ADDRESS_BYTES];
-    bool   several = count > 1;
+    char text[LISTENER_ADDRESS_BYTES];
+    bool several = count > 1;
     size_t opened = 0;
 
     listener_format(address, text);
@@ -150,7 +149,7 @@ void
 listener_format_peer(const struct sockaddr_storage *peer, char *text, size_t text_bytes)
 {
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)peer;
-    const struct sockaddr_in  *in = (const struct sockaddr_in *)peer;
+    const struct sockaddr_in *in = (const struct sockaddr_in *)peer;
 
     hf_assert(text_bytes >= INET6_ADDRSTRLEN);
     text[0] = '\0';

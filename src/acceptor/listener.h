@@ -21,7 +21,7 @@
 
 struct listener_address {
     struct sockaddr_storage socket;
-    socklen_t               len;
+    socklen_t len;
 };
 
 HF_MUST_CHECK bool listener_parse(const char *text, struct listener_address *address);

@@ -22,10 +22,10 @@
 #define ACCEPT_AT_ONCE_MAX 64
 /* After an error such as EMFILE: connections may have ended by then. */
 #define ACCEPT_AGAIN_MS 250
-#define ACCEPT_LOG_MS 10000
-#define LINGER_MS 1000
-#define DRAIN_MS 100
-#define TICK_MS_MIN 5
+#define ACCEPT_LOG_MS   10000
+#define LINGER_MS       1000
+#define DRAIN_MS        100
+#define TICK_MS_MIN     5
 
 static void on_listener(uv_poll_t *poll, int status, int events);
 
@@ -66,16 +66,16 @@ accept_failed(struct loop *loop, int error)
 static bool
 is_connections_own_error(int error)
 {
-    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN
-           || error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET
-           || error == EHOSTUNREACH || error == EOPNOTSUPP || error == ENETUNREACH;
+    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN ||
+           error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET || error == EHOSTUNREACH ||
+           error == EOPNOTSUPP || error == ENETUNREACH;
 }
 
 static void
 uncount_connection(struct loop *loop)
 {
-    int64_t before = atomic_fetch_sub_explicit(&loop->acceptor->connections, 1,
-                                               memory_order_relaxed);
+    int64_t before =
+        atomic_fetch_sub_explicit(&loop->acceptor->connections, 1, memory_order_relaxed);
     hf_assert(before > 0);
 }
 
@@ -96,14 +96,13 @@ static bool
 accept_one(struct loop *loop)
 {
     struct sockaddr_storage peer;
-    socklen_t               len = sizeof(peer);
+    socklen_t len = sizeof(peer);
 
     if (!count_connection(loop)) {
         accept_pause(loop);
         return false;
     }
-    int fd = accept4(loop->listen_fd, (struct sockaddr *)&peer, &len,
-                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(loop->listen_fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     int error = errno;
     if (fd >= 0 && conn_open(loop, fd, &peer)) {
         metric_add(METRIC_CONNECTIONS_TOTAL, 1);
@@ -210,7 +209,7 @@ static void
 on_wake(uv_async_t *wake)
 {
     struct loop *loop = wake->data;
-    unsigned     orders = atomic_exchange(&loop->orders, 0);
+    unsigned orders = atomic_exchange(&loop->orders, 0);
 
     if (orders & LOOP_ORDER_DRAIN)
         drain(loop);
@@ -234,8 +233,8 @@ update_date(struct loop *loop)
 static void
 on_tick(uv_timer_t *tick)
 {
-    struct loop     *loop = tick->data;
-    uint64_t         now_ms = uv_now(&loop->uv);
+    struct loop *loop = tick->data;
+    uint64_t now_ms = uv_now(&loop->uv);
     struct deadline *due;
 
     update_date(loop);
@@ -261,7 +260,7 @@ static uint64_t
 init_deadlines(struct loop *loop)
 {
     const struct config *config = loop->acceptor->config;
-    const uint64_t       after_ms[DEADLINE_KINDS] = {
+    const uint64_t after_ms[DEADLINE_KINDS] = {
         [DEADLINE_IDLE] = ms_of(config->idle_timeout),
         [DEADLINE_HEADER] = ms_of(config->header_timeout),
         [DEADLINE_BODY] = ms_of(config->body_timeout),
@@ -283,7 +282,7 @@ static void *
 run(void *context)
 {
     struct loop *loop = context;
-    char         name[16];
+    char name[16];
 
     snprintf(name, sizeof(name), "loop-%u", loop->number);
     pthread_setname_np(pthread_self(), name);

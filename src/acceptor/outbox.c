@@ -49,7 +49,7 @@ void
 http_exchange_send(struct http_exchange *public)
 {
     struct exchange *exchange = exchange_of(public);
-    struct outbox   *outbox = exchange->outbox;
+    struct outbox *outbox = exchange->outbox;
 
     hf_assert(!exchange->sent); /* exactly once */
     exchange->sent = true;

@@ -20,12 +20,12 @@ struct outbox {
     uv_async_t *wake; /* fixed after start */
 
     /* the loop's */
-    struct exchange  *own_head;
+    struct exchange *own_head;
     struct exchange **own_tail;
 
     /* atomic, any thread */
-    _Atomic(struct exchange *) others;  /* newest first */
-    atomic_int                 senders; /* threads between push and wake */
+    _Atomic(struct exchange *) others; /* newest first */
+    atomic_int senders;                /* threads between push and wake */
 };
 
 void outbox_init(struct outbox *outbox, uv_async_t *wake);

@@ -12,7 +12,7 @@
 
 /* "ffffffffffffffff" and CRLF: a longer chunk line has an extension. */
 #define CHUNK_LINE_PLAIN_BYTES 18
-#define CHUNK_LINE_BYTES_MAX 1024
+#define CHUNK_LINE_BYTES_MAX   1024
 
 static int on_header_field(llhttp_t *llhttp, const char *at, size_t len);
 static int on_header_value(llhttp_t *llhttp, const char *at, size_t len);
@@ -123,7 +123,7 @@ on_header_value(llhttp_t *llhttp, const char *at, size_t len)
 static int
 on_headers_complete(llhttp_t *llhttp)
 {
-    struct parser   *parser = llhttp->data;
+    struct parser *parser = llhttp->data;
     struct exchange *exchange = parser->exchange;
 
     if (finish_line(parser) != 0)
@@ -241,9 +241,9 @@ finish_head(struct parser *parser)
 static size_t
 feed_head(struct parser *parser, const char *bytes, size_t len)
 {
-    struct exchange      *exchange = parser->exchange;
+    struct exchange *exchange = parser->exchange;
     enum head_scan_result result;
-    size_t                room = head_room(parser);
+    size_t room = head_room(parser);
 
     if (room == 0) {
         parser_refuse(parser, HF_HEADERS_TOO_LARGE, "the header is over the limit");
@@ -286,7 +286,7 @@ static int
 on_chunk_header(llhttp_t *llhttp)
 {
     struct parser *parser = llhttp->data;
-    uint64_t       size = llhttp->content_length;
+    uint64_t size = llhttp->content_length;
 
     if (size > parser->body_max - parser->exchange->body.len)
         return parser_refuse(parser, HF_BODY_TOO_LARGE, "the chunks are over the limit");
@@ -334,7 +334,7 @@ scan_chunk_line(struct parser *parser, const char *bytes, size_t len, bool *ende
 static size_t
 feed_chunk_line(struct parser *parser, const char *bytes, size_t len)
 {
-    bool   ended;
+    bool ended;
     size_t used = scan_chunk_line(parser, bytes, len, &ended);
     parser->wants_continue = false;
     if (parser->detail != NULL)
@@ -372,7 +372,7 @@ static size_t
 feed_trailer(struct parser *parser, const char *bytes, size_t len)
 {
     enum head_scan_result result;
-    size_t                room = parser->rules->header_max - parser->extra_bytes;
+    size_t room = parser->rules->header_max - parser->extra_bytes;
 
     if (room == 0) {
         parser_refuse(parser, HF_HEADERS_TOO_LARGE, "the trailer is over the limit");

@@ -40,35 +40,35 @@ enum parser_phase {
 };
 
 struct parser_rules {
-    size_t                     header_max;
-    size_t                     uri_max;
+    size_t header_max;
+    size_t uri_max;
     const struct http_handler *handler; /* for body_max */
 };
 
 struct parser {
     const struct parser_rules *rules;
-    struct exchange           *exchange; /* the one being filled, or NULL */
-    enum parser_phase          phase;
-    enum hf_status             refusal;
-    const char                *detail; /* static text; NULL: not refused */
+    struct exchange *exchange; /* the one being filled, or NULL */
+    enum parser_phase phase;
+    enum hf_status refusal;
+    const char *detail; /* static text; NULL: not refused */
 
     /* the header */
     struct head_scan scan;
-    bool             blank_cr;
-    struct slice     name, value; /* the header line in llhttp's hands */
-    uint32_t         seen;        /* a bit for each header of request_head.c's table */
-    bool             has_host, has_length, chunked;
-    struct slice     their_id;    /* X-Request-Id */
+    bool blank_cr;
+    struct slice name, value; /* the header line in llhttp's hands */
+    uint32_t seen;            /* a bit for each header of request_head.c's table */
+    bool has_host, has_length, chunked;
+    struct slice their_id; /* X-Request-Id */
 
     /* the body */
-    bool     head_done;
-    bool     complete;
-    bool     wants_continue; /* Expect: 100-continue, and no byte of the body yet */
-    size_t   body_max;
-    uint64_t body_left;      /* of Content-Length, or of a chunk with its CRLF */
-    size_t   line_bytes;     /* of the chunk's line */
-    bool     line_cr;
-    size_t   extra_bytes;    /* chunk extensions and trailers */
+    bool head_done;
+    bool complete;
+    bool wants_continue; /* Expect: 100-continue, and no byte of the body yet */
+    size_t body_max;
+    uint64_t body_left; /* of Content-Length, or of a chunk with its CRLF */
+    size_t line_bytes;  /* of the chunk's line */
+    bool line_cr;
+    size_t extra_bytes; /* chunk extensions and trailers */
 
     llhttp_t llhttp;
 };

@@ -43,7 +43,7 @@ static int
 take_forwarded(struct parser *parser, struct slice value)
 {
     struct slice *field = &parser->exchange->public.request.forwarded_for;
-    struct buf   *joined = &parser->exchange->forwarded;
+    struct buf *joined = &parser->exchange->forwarded;
     if (field->len == 0) {
         *field = value;
         return 0;
@@ -114,13 +114,19 @@ take_expect(struct parser *parser, struct slice value)
  */
 static const struct header {
     const char *name; /* in lower case */
-    size_t      len;
-    bool        once;
-    size_t      field; /* offset in struct http_request, if there is no function */
-    int       (*take)(struct parser *parser, struct slice value);
+    size_t len;
+    bool once;
+    size_t field; /* offset in struct http_request, if there is no function */
+    int (*take)(struct parser *parser, struct slice value);
 } headers[] = {
-#define FIELD(name, once, field) { name, sizeof(name) - 1, once, offsetof(struct http_request, field), NULL }
-#define TAKE(name, once, take) { name, sizeof(name) - 1, once, 0, take }
+#define FIELD(name, once, field)                                                                   \
+    {                                                                                              \
+        name, sizeof(name) - 1, once, offsetof(struct http_request, field), NULL                   \
+    }
+#define TAKE(name, once, take)                                                                     \
+    {                                                                                              \
+        name, sizeof(name) - 1, once, 0, take                                                      \
+    }
     TAKE("host", true, take_host),
     TAKE("content-length", true, take_content_length),
     TAKE("transfer-encoding", true, take_transfer_encoding),
@@ -174,7 +180,7 @@ method_takes_body(enum http_method method)
 static int
 judge_framing(struct parser *parser, uint64_t length)
 {
-    struct http_request       *request = &parser->exchange->public.request;
+    struct http_request *request = &parser->exchange->public.request;
     const struct http_handler *handler = parser->rules->handler;
 
     if (parser->chunked && parser->has_length)
@@ -206,12 +212,12 @@ request_head_end(struct parser *parser, uint64_t content_length)
 /* --- the request line -------------------------------------------------------- */
 
 static const struct method {
-    const char      *name;
+    const char *name;
     enum http_method method;
 } methods[] = {
-    { "GET", HTTP_METHOD_GET },       { "POST", HTTP_METHOD_POST },
-    { "DELETE", HTTP_METHOD_DELETE }, { "PUT", HTTP_METHOD_PUT },
-    { "PATCH", HTTP_METHOD_PATCH },   { "HEAD", HTTP_METHOD_HEAD },
+    { "GET", HTTP_METHOD_GET },         { "POST", HTTP_METHOD_POST },
+    { "DELETE", HTTP_METHOD_DELETE },   { "PUT", HTTP_METHOD_PUT },
+    { "PATCH", HTTP_METHOD_PATCH },     { "HEAD", HTTP_METHOD_HEAD },
     { "OPTIONS", HTTP_METHOD_OPTIONS },
 };
 
@@ -275,8 +281,8 @@ split_target(struct http_request *request)
             return false;
         if (rest.len == 0)
             rest = SLICE_LITERAL("/");
-    } else if (!(starts_with(rest, "/")
-                 || (request->method == HTTP_METHOD_OPTIONS && slice_is(rest, "*")))) {
+    } else if (!(starts_with(rest, "/") ||
+                 (request->method == HTTP_METHOD_OPTIONS && slice_is(rest, "*")))) {
         return false;
     }
     if (cut(&rest, '?', &request->path))
@@ -292,13 +298,13 @@ split_target(struct http_request *request)
 int
 request_head_line(struct parser *parser)
 {
-    struct exchange     *exchange = parser->exchange;
+    struct exchange *exchange = parser->exchange;
     struct http_request *request = &exchange->public.request;
-    struct slice         rest = { exchange->head.data, exchange->head.len };
-    struct slice         line, method;
+    struct slice rest = { exchange->head.data, exchange->head.len };
+    struct slice line, method;
 
-    if (!cut(&rest, '\r', &line) || !cut(&line, ' ', &method) || !is_token(method)
-        || method.len > METHOD_BYTES_MAX || !cut(&line, ' ', &request->target))
+    if (!cut(&rest, '\r', &line) || !cut(&line, ' ', &method) || !is_token(method) ||
+        method.len > METHOD_BYTES_MAX || !cut(&line, ' ', &request->target))
         return parser_refuse(parser, HF_BAD_REQUEST, "no valid request line");
     exchange->http_1_0 = slice_is(line, "HTTP/1.0");
     if (!exchange->http_1_0 && !slice_is(line, "HTTP/1.1"))
@@ -314,4 +320,3 @@ request_head_line(struct parser *parser)
         return parser_refuse(parser, HF_BAD_REQUEST, "a request target of no known form");
     return 0;
 }
-

@@ -20,11 +20,13 @@ read_clocks(void)
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    return (struct clock_pair){ now.tv_sec * (int64_t)TIME_US_PER_S + now.tv_nsec / 1000, mono_now().us };
+    return (struct clock_pair){ now.tv_sec * (int64_t)TIME_US_PER_S + now.tv_nsec / 1000,
+                                mono_now().us };
 }
 
 static void
-write_time(struct json_writer *w, const char *name, const struct clock_pair *clocks, struct mono_time at)
+write_time(struct json_writer *w, const char *name, const struct clock_pair *clocks,
+           struct mono_time at)
 {
     char text[DB_TIME_TEXT_BYTES];
 

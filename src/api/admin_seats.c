@@ -13,16 +13,19 @@
 #include "api_internal.h"
 #include "events_internal.h"
 
-#define SEATS_MAX       10000
+#define SEATS_MAX        10000
 #define REASON_BYTES_MAX 500
-#define ROUNDS_MAX      4 /* the first, and again after 10, 20 and 40 ms */
+#define ROUNDS_MAX       4 /* the first, and again after 10, 20 and 40 ms */
 
 /* Columns of block_seats and unblock_seats. */
 enum { POS, SEAT, CODE, VERSION, HOLD, USER, UNTIL, IN_PAYMENT, STATUS };
-static const struct seat_columns columns = {
-    .seat = SEAT, .version = VERSION, .status = STATUS, .hold = HOLD, .user = USER, .until = UNTIL,
-    .in_payment = IN_PAYMENT
-};
+static const struct seat_columns columns = { .seat = SEAT,
+                                             .version = VERSION,
+                                             .status = STATUS,
+                                             .hold = HOLD,
+                                             .user = USER,
+                                             .until = UNTIL,
+                                             .in_payment = IN_PAYMENT };
 
 struct skipped {
     struct slice seat;
@@ -30,15 +33,15 @@ struct skipped {
 };
 
 struct admin_seats {
-    struct api_call  *call;
+    struct api_call *call;
     enum pg_statement statement;
-    struct slice      event, reason;
-    int               seat_count;
-    struct slice     *seats;   /* still to be decided */
-    int64_t           changed;
-    int               skipped_count;
-    struct skipped   *skipped; /* room for every seat asked for */
-    struct pg_result *rows;    /* of the last round */
+    struct slice event, reason;
+    int seat_count;
+    struct slice *seats; /* still to be decided */
+    int64_t changed;
+    int skipped_count;
+    struct skipped *skipped; /* room for every seat asked for */
+    struct pg_result *rows;  /* of the last round */
 };
 
 /* --- reading the body ------------------------------------------------------------------ */
@@ -179,7 +182,8 @@ skip(struct admin_seats *admin, struct slice seat, struct slice reason)
 {
     struct slice kept = arena_copy(&admin->call->arena, reason); /* the rows go, the answer stays */
 
-    admin->skipped[admin->skipped_count++] = (struct skipped){ seat, kept.ptr ? kept : SLICE_EMPTY };
+    admin->skipped[admin->skipped_count++] =
+        (struct skipped){ seat, kept.ptr ? kept : SLICE_EMPTY };
 }
 
 /* What was decided is counted; what was locked stays in the list for another round. */

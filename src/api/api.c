@@ -102,9 +102,9 @@ static void
 append_allow(struct buf *headers, unsigned allow)
 {
     static const char *const words[] = {
-        [HTTP_METHOD_GET] = "GET",       [HTTP_METHOD_HEAD] = "HEAD",
-        [HTTP_METHOD_POST] = "POST",     [HTTP_METHOD_PUT] = "PUT",
-        [HTTP_METHOD_PATCH] = "PATCH",   [HTTP_METHOD_DELETE] = "DELETE",
+        [HTTP_METHOD_GET] = "GET",         [HTTP_METHOD_HEAD] = "HEAD",
+        [HTTP_METHOD_POST] = "POST",       [HTTP_METHOD_PUT] = "PUT",
+        [HTTP_METHOD_PATCH] = "PATCH",     [HTTP_METHOD_DELETE] = "DELETE",
         [HTTP_METHOD_OPTIONS] = "OPTIONS",
     };
     const char *separator = "Allow: ";
@@ -146,8 +146,8 @@ take_id(struct api_call *call, const char *name, struct slice *id)
         return true;
     struct field_error error = { slice_of(name), "is not 1-64 characters of [A-Za-z0-9._-]", 0 };
     snprintf(detail, sizeof(detail), "The %s in the path is no identifier.", name);
-    respond_problem(call, HF_INVALID_ID, &(struct problem){ .detail = detail, .errors = &error,
-                                                            .error_count = 1 });
+    respond_problem(call, HF_INVALID_ID,
+                    &(struct problem){ .detail = detail, .errors = &error, .error_count = 1 });
     return false;
 }
 

@@ -47,10 +47,10 @@ enum route_access {
 };
 
 enum route_limit {
-    LIMIT_NONE,    /* probes and pages of the node itself */
+    LIMIT_NONE, /* probes and pages of the node itself */
     LIMIT_GENERAL,
-    LIMIT_HOLD,    /* shares the hold limit */
-    LIMIT_MAP      /* a seat map: its event counts as a map */
+    LIMIT_HOLD, /* shares the hold limit */
+    LIMIT_MAP   /* a seat map: its event counts as a map */
 };
 
 enum route_body {
@@ -62,17 +62,17 @@ enum route_body {
 typedef void api_handler(struct api *api, struct api_call *call);
 
 struct route {
-    enum http_method  method;  /* a GET serves HEAD too */
-    const char       *pattern; /* "/api/events/{event}/seats/{seat}" */
+    enum http_method method; /* a GET serves HEAD too */
+    const char *pattern;     /* "/api/events/{event}/seats/{seat}" */
     enum route_access access;
-    enum route_limit  limit;
-    enum route_body   body;
-    api_handler      *handler;
-    const char       *name;    /* static label of metrics and logs */
+    enum route_limit limit;
+    enum route_body body;
+    api_handler *handler;
+    const char *name; /* static label of metrics and logs */
 };
 
 extern const struct route routes[];
-extern const int          route_count;
+extern const int route_count;
 
 #define ROUTE_SEGMENTS_MAX 8
 #define ROUTE_PARAMS_MAX   3
@@ -83,10 +83,10 @@ struct route_param {
 };
 
 struct route_match {
-    const struct route *route;  /* NULL: nothing here, or not for this method */
-    unsigned            allow;  /* bit 1u << method for each method that this path takes */
-    int                 param_count;
-    struct route_param  params[ROUTE_PARAMS_MAX];
+    const struct route *route; /* NULL: nothing here, or not for this method */
+    unsigned allow;            /* bit 1u << method for each method that this path takes */
+    int param_count;
+    struct route_param params[ROUTE_PARAMS_MAX];
 };
 
 /*
@@ -102,12 +102,12 @@ HF_MUST_CHECK bool route_find(struct arena *arena, enum http_method method, stru
 /* --- the server and one call --------------------------------------------- */
 
 struct api {
-    struct node           *node;
+    struct node *node;
     struct token_verifier *verifier;
-    struct rate_limiter   *limiter;
-    struct proxy_list     *proxies;
-    _Atomic int            phase; /* enum api_phase */
-    _Atomic int64_t        unanswered;
+    struct rate_limiter *limiter;
+    struct proxy_list *proxies;
+    _Atomic int phase; /* enum api_phase */
+    _Atomic int64_t unanswered;
 };
 
 /* Where the answer of a call with an Idempotency-Key stands. */
@@ -118,27 +118,27 @@ enum key_state {
 };
 
 struct api_call {
-    struct api           *api;
+    struct api *api;
     struct http_exchange *exchange;
-    const struct route   *route;    /* NULL: none was found */
-    struct arena          arena;    /* holds this struct too */
-    struct token_claims   claims;   /* empty on ACCESS_OPEN */
-    struct route_match    match;
-    struct slice          event;    /* {event} of the path: a valid id, or empty */
-    struct slice          seat;     /* {seat} */
-    struct uuid           hold_id;  /* {hold} */
-    char                  client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
-    struct rate_result    rate;
-    struct mono_time      deadline; /* request_timeout after the last byte came */
-    struct cJSON         *json;     /* the tree of call_json; freed with the call */
-    void                 *state;    /* the handler's own, usually in call->arena */
+    const struct route *route;  /* NULL: none was found */
+    struct arena arena;         /* holds this struct too */
+    struct token_claims claims; /* empty on ACCESS_OPEN */
+    struct route_match match;
+    struct slice event;              /* {event} of the path: a valid id, or empty */
+    struct slice seat;               /* {seat} */
+    struct uuid hold_id;             /* {hold} */
+    char client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
+    struct rate_result rate;
+    struct mono_time deadline; /* request_timeout after the last byte came */
+    struct cJSON *json;        /* the tree of call_json; freed with the call */
+    void *state;               /* the handler's own, usually in call->arena */
 
     enum key_state key_state;
-    struct slice   key;             /* without its quotes */
-    uint8_t        key_digest[32];  /* see call_key_digest */
-    bool           key_digested;
+    struct slice key;       /* without its quotes */
+    uint8_t key_digest[32]; /* see call_key_digest */
+    bool key_digested;
 
-    enum hf_status answered;        /* for the metrics */
+    enum hf_status answered; /* for the metrics */
 };
 
 static inline struct slice
@@ -204,7 +204,8 @@ HF_MUST_CHECK bool call_authorize(struct api_call *call);
  * Runs `run` on a desk thread with a ready connection; it must answer the call.
  * Queue full, deadline passed or Postgres away: the call is answered with 503.
  */
-void call_on_desk(struct api_call *call, void (*run)(struct api_call *call, struct desk_tools *tools));
+void call_on_desk(struct api_call *call,
+                  void (*run)(struct api_call *call, struct desk_tools *tools));
 
 /*
  * The same, but `fail` answers when Postgres is away or time is up, e.g. from memory
@@ -220,7 +221,8 @@ HF_MUST_CHECK enum pg_outcome call_read(struct api_call *call, struct desk_tools
                                         enum pg_statement statement, const struct pg_params *params,
                                         struct pg_result **rows);
 
-/* The status that tells a client of an outcome other than PG_DONE; faults of ours are logged with `pg`. */
+/* The status that tells a client of an outcome other than PG_DONE; faults of ours are logged with
+ * `pg`. */
 enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, const struct pg *pg);
 
 /* --- handlers ------------------------------------------------------------- */

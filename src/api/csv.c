@@ -176,11 +176,13 @@ sequence_len(const unsigned char *at, size_t left)
     if (at[0] >= 0xC2 && at[0] <= 0xDF)
         return left >= 2 && is_tail(at[1]) ? 2 : 0;
     if (at[0] >= 0xE0 && at[0] <= 0xEF) {
-        bool in_range = left >= 3 && (at[0] != 0xE0 || at[1] >= 0xA0) && (at[0] != 0xED || at[1] < 0xA0);
+        bool in_range =
+            left >= 3 && (at[0] != 0xE0 || at[1] >= 0xA0) && (at[0] != 0xED || at[1] < 0xA0);
         return in_range && is_tail(at[1]) && is_tail(at[2]) ? 3 : 0;
     }
     if (at[0] >= 0xF0 && at[0] <= 0xF4) {
-        bool in_range = left >= 4 && (at[0] != 0xF0 || at[1] >= 0x90) && (at[0] != 0xF4 || at[1] < 0x90);
+        bool in_range =
+            left >= 4 && (at[0] != 0xF0 || at[1] >= 0x90) && (at[0] != 0xF4 || at[1] < 0x90);
         return in_range && is_tail(at[1]) && is_tail(at[2]) && is_tail(at[3]) ? 4 : 0;
     }
     return 0;

@@ -19,19 +19,19 @@
 
 struct csv {
     const char *at, *end;
-    int64_t     line; /* of `at`, counted from 1 */
+    int64_t line; /* of `at`, counted from 1 */
 };
 
 struct csv_record {
-    int64_t      line; /* where it begins */
-    int          count;
+    int64_t line; /* where it begins */
+    int count;
     struct slice fields[CSV_FIELDS_MAX];
-    const char  *reason; /* of CSV_BAD: static text */
+    const char *reason; /* of CSV_BAD: static text */
 };
 
 enum csv_answer {
     CSV_RECORD,
-    CSV_BAD,      /* this record is broken; the next call goes on behind its line */
+    CSV_BAD, /* this record is broken; the next call goes on behind its line */
     CSV_END,
     CSV_NO_MEMORY
 };

@@ -5,7 +5,7 @@
 #include "holdfast/log.h"
 
 struct desk_call {
-    struct desk_job  job; /* first: the desk gives it back */
+    struct desk_job job; /* first: the desk gives it back */
     struct api_call *call;
     void (*run)(struct api_call *call, struct desk_tools *tools);
     void (*fail)(struct api_call *call, struct desk_tools *tools, enum hf_status status);
@@ -33,8 +33,7 @@ refuse(struct api_call *call, struct desk_tools *tools, enum hf_status status)
 }
 
 void
-call_on_desk_or(struct api_call *call,
-                void (*run)(struct api_call *call, struct desk_tools *tools),
+call_on_desk_or(struct api_call *call, void (*run)(struct api_call *call, struct desk_tools *tools),
                 void (*fail)(struct api_call *call, struct desk_tools *tools,
                              enum hf_status status))
 {

@@ -49,23 +49,26 @@ enum policy_name {
 
 /* A row of `events`. Text lives in the call's arena or in the result it was read from. */
 struct event_row {
-    struct slice      event, name;
-    enum event_kind   kind;
+    struct slice event, name;
+    enum event_kind kind;
     enum event_status status;
-    char              currency[4];
-    int64_t           version; /* 0: there is no such row yet */
-    int32_t           policy[POLICY_COUNT];
+    char currency[4];
+    int64_t version; /* 0: there is no such row yet */
+    int32_t policy[POLICY_COUNT];
 };
 
-void policy_defaults(int32_t policy[POLICY_COUNT], enum event_kind kind, int64_t max_seats_per_hold);
+void policy_defaults(int32_t policy[POLICY_COUNT], enum event_kind kind,
+                     int64_t max_seats_per_hold);
 /* Takes the fields that `json` (an object) names into `policy`; what is wrong goes to `errors`. */
 void policy_read_json(struct arena *arena, int32_t policy[POLICY_COUNT], const struct cJSON *json,
                       struct field_errors *errors);
 /* What the fields must be together, e.g. hold_ttl <= max_hold. */
-void policy_check(struct arena *arena, const int32_t policy[POLICY_COUNT], struct field_errors *errors);
+void policy_check(struct arena *arena, const int32_t policy[POLICY_COUNT],
+                  struct field_errors *errors);
 void policy_add_params(struct pg_params *params, const int32_t policy[POLICY_COUNT]);
 
-/* A row of read_events or list_events; the name is copied into `arena`. False: no memory, or not readable. */
+/* A row of read_events or list_events; the name is copied into `arena`. False: no memory, or not
+ * readable. */
 HF_MUST_CHECK bool event_row_read(struct arena *arena, const struct pg_result *rows, int row,
                                   struct event_row *event);
 /* Members of the event's JSON object, without its braces. */
@@ -99,16 +102,16 @@ void tx_replan(struct pg *pg);
 
 /* --- seats_batch.c ------------------------------------------------------------ */
 
-#define SEAT_TEXT_BYTES_MAX 128 /* of section, row, number, type */
+#define SEAT_TEXT_BYTES_MAX  128 /* of section, row, number, type */
 #define ATTRIBUTES_BYTES_MAX 4096
 
 struct seat_row {
     struct slice seat, section, row, number;
     struct slice type;       /* ptr NULL: none */
     struct slice attributes; /* JSON object; ptr NULL: none */
-    bool         has_price, has_x, has_y;
-    int64_t      price;
-    double       x, y;
+    bool has_price, has_x, has_y;
+    int64_t price;
+    double x, y;
 };
 
 struct seat_chunk;
@@ -116,20 +119,21 @@ struct id_slot;
 
 /* Seats to write: columns in portions, and the set of their ids. Zeroed, it is empty. */
 struct seat_batch {
-    int64_t            count;
+    int64_t count;
     struct seat_chunk *first, *last;
-    struct id_slot    *slots; /* a hash set, at most half full */
-    size_t             slot_count;
-    bool               failed; /* no memory */
+    struct id_slot *slots; /* a hash set, at most half full */
+    size_t slot_count;
+    bool failed; /* no memory */
 };
 void seat_batch_fini(struct seat_batch *batch);
-/* False: its id is in the batch already. Ids are borrowed until seat_batch_fini, the rest is copied. */
+/* False: its id is in the batch already. Ids are borrowed until seat_batch_fini, the rest is
+ * copied. */
 HF_MUST_CHECK bool seat_batch_add(struct seat_batch *batch, const struct seat_row *row);
 
 /* Seats that stood and were changed by an import, as the statement returned them. */
 struct seat_changes {
-    int64_t            added, changed;
-    int                result_count;
+    int64_t added, changed;
+    int result_count;
     struct pg_result **results; /* one a portion */
 };
 void seat_changes_fini(struct seat_changes *changes);
@@ -139,7 +143,8 @@ struct seat_origin {
 };
 
 /*
- * Writes the batch inside an open transaction, before which tx_replan was called. False: pg_tx_next failed, or no memory.
+ * Writes the batch inside an open transaction, before which tx_replan was called. False: pg_tx_next
+ * failed, or no memory.
  */
 HF_MUST_CHECK bool seat_batch_send(struct pg *pg, const struct seat_batch *batch,
                                    const struct seat_origin *origin, struct seat_changes *changes);
@@ -157,8 +162,8 @@ struct seat_columns {
 };
 
 /* Tells hot table and map of the rows for which `wanted` says yes (NULL: of all). */
-void seats_tell(struct node *node, struct slice org, struct slice event, const struct pg_result *rows,
-                const struct seat_columns *columns,
+void seats_tell(struct node *node, struct slice org, struct slice event,
+                const struct pg_result *rows, const struct seat_columns *columns,
                 bool (*wanted)(const struct pg_result *rows, int row), struct mono_time began);
 
 /* One row as a view of its seat. False: a status that this binary doesn't know. */

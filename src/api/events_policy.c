@@ -18,9 +18,9 @@
 enum policy_kind { SECONDS, COUNT, FLAG, MODE };
 
 static const struct policy_field {
-    const char      *name;
+    const char *name;
     enum policy_kind kind;
-    int32_t          least, most;
+    int32_t least, most;
 } fields[POLICY_COUNT] = {
     [POLICY_HOLD_TTL] = { "hold_ttl", SECONDS, 1, YEAR_S },
     [POLICY_EXTEND_BY] = { "extend_by", SECONDS, 1, YEAR_S },
@@ -70,7 +70,8 @@ add_policy_error(struct arena *arena, struct field_errors *errors, const char *n
 }
 
 static void
-read_mode(struct arena *arena, int32_t *value, const struct cJSON *item, struct field_errors *errors)
+read_mode(struct arena *arena, int32_t *value, const struct cJSON *item,
+          struct field_errors *errors)
 {
     for (int i = 0; i < 2; i++) {
         if (cJSON_IsString(item) && strcmp(item->valuestring, modes[i]) == 0) {

@@ -15,38 +15,38 @@
 #include "api_internal.h"
 #include "events_internal.h"
 
-#define PUT_TRIES_MAX    4
+#define PUT_TRIES_MAX     4
 #define AREA_CAPACITY_MAX INT32_MAX
-#define PRICE_MAX        (INT64_C(1) << 52)
+#define PRICE_MAX         (INT64_C(1) << 52)
 
 struct area_row {
     struct slice area, name;
-    int32_t      capacity;
-    bool         has_price;
-    int64_t      price;
+    int32_t capacity;
+    bool has_price;
+    int64_t price;
 };
 
 struct put {
-    struct api_call   *call;
+    struct api_call *call;
     const struct cJSON *json;
 
     /* what the body says */
-    struct event_row  wish;
+    struct event_row wish;
     struct seat_batch seats;
-    int               area_count;
-    struct area_row  *areas;
+    int area_count;
+    struct area_row *areas;
     struct field_errors list_errors; /* of seats and areas: they don't depend on what is stored */
     struct field_errors errors;
-    int               duplicate_count;
+    int duplicate_count;
     struct seat_error *duplicates; /* seats that are in the body twice */
 
     /* what the transaction found */
-    bool                created, row_differs;
+    bool created, row_differs;
     struct seat_changes changes;
-    int                 areas_changed;
-    int                 areas_reclaimed; /* areas that lost lines that were over */
-    int                 areas_short;  /* areas whose capacity is below what is held and sold */
-    int64_t             seat_count;
+    int areas_changed;
+    int areas_reclaimed; /* areas that lost lines that were over */
+    int areas_short;     /* areas whose capacity is below what is held and sold */
+    int64_t seat_count;
 };
 
 /* --- reading the body ------------------------------------------------------------ */
@@ -63,10 +63,10 @@ path_of(char *text, size_t bytes, const char *list, int index, const char *name)
 }
 
 struct reader {
-    struct put         *put;
+    struct put *put;
     const struct cJSON *object;
-    const char         *list; /* "seats", "areas" */
-    int                 index;
+    const char *list; /* "seats", "areas" */
+    int index;
 };
 
 static void
@@ -138,7 +138,8 @@ optional_text(struct reader *r, const char *name, size_t bytes_max)
 
     if (item == NULL)
         return none;
-    return check_text(r, name, cJSON_IsString(item) ? slice_of(item->valuestring) : none, bytes_max);
+    return check_text(r, name, cJSON_IsString(item) ? slice_of(item->valuestring) : none,
+                      bytes_max);
 }
 
 static struct slice
@@ -233,7 +234,8 @@ add_duplicate(struct put *put, struct slice seat)
 {
     /* As many as there are field errors told at most: room is made once. */
     if (put->duplicates == NULL)
-        put->duplicates = arena_alloc(&put->call->arena, FIELD_ERRORS_MAX * sizeof(struct seat_error));
+        put->duplicates =
+            arena_alloc(&put->call->arena, FIELD_ERRORS_MAX * sizeof(struct seat_error));
     if (put->duplicates != NULL && put->duplicate_count < FIELD_ERRORS_MAX)
         put->duplicates[put->duplicate_count++] = (struct seat_error){ seat, HF_DUPLICATE_SEAT };
 }
@@ -271,8 +273,7 @@ read_seats(struct put *put)
         field_errors_add(&put->call->arena, &put->errors, SLICE_LITERAL("seats"), "is not a list");
         return;
     }
-    cJSON_ArrayForEach(item, list)
-        read_seat(put, item, index++);
+    cJSON_ArrayForEach(item, list) read_seat(put, item, index++);
 }
 
 static bool
@@ -325,8 +326,7 @@ read_areas(struct put *put)
                          "is not a list of at most 1000");
         return;
     }
-    cJSON_ArrayForEach(item, list)
-        read_area(put, item, index++);
+    cJSON_ArrayForEach(item, list) read_area(put, item, index++);
 }
 
 static bool
@@ -370,7 +370,8 @@ read_status(struct reader *r, struct event_row *wish)
 
     if (item == NULL)
         missing(r, "status");
-    else if (!cJSON_IsString(item) || !event_status_parse(slice_of(item->valuestring), &wish->status))
+    else if (!cJSON_IsString(item) ||
+             !event_status_parse(slice_of(item->valuestring), &wish->status))
         wrong(r, "status", "is not scheduled, on_sale, closed or cancelled");
 }
 
@@ -405,7 +406,8 @@ static bool
 rows_differ(const struct event_row *a, const struct event_row *b)
 {
     return a->kind != b->kind || a->status != b->status || !slice_equal(a->name, b->name) ||
-           strcmp(a->currency, b->currency) != 0 || memcmp(a->policy, b->policy, sizeof(a->policy)) != 0;
+           strcmp(a->currency, b->currency) != 0 ||
+           memcmp(a->policy, b->policy, sizeof(a->policy)) != 0;
 }
 
 /* --- the transaction ---------------------------------------------------------------- */
@@ -440,7 +442,8 @@ lock_row(struct pg *pg, const struct put *put)
     return version == put->wish.version ? HF_OK : HF_VERSION_CONFLICT;
 }
 
-/* The areas that stand: locked first, judged in later statements, as everything that is waited for. */
+/* The areas that stand: locked first, judged in later statements, as everything that is waited for.
+ */
 static void
 send_area_locks(struct pg *pg, const struct put *put)
 {
@@ -577,8 +580,8 @@ write_row(struct pg *pg, struct put *put, int64_t *version)
     struct buf meta = { 0 };
 
     *version = put->wish.version;
-    if (!put->created && !put->row_differs && put->changes.added == 0 && put->changes.changed == 0 &&
-        put->areas_changed == 0)
+    if (!put->created && !put->row_differs && put->changes.added == 0 &&
+        put->changes.changed == 0 && put->areas_changed == 0)
         return HF_OK;
     write_meta(&meta, put);
     add_event_params(&params, put);
@@ -629,7 +632,7 @@ write_seats(struct pg *pg, struct put *put)
 
 struct put_tx {
     struct put *put;
-    int64_t     version; /* after the change */
+    int64_t version; /* after the change */
 };
 
 static enum hf_status
@@ -662,8 +665,8 @@ tell_memory(struct put *put, struct mono_time began)
 
     event_row_learn(node, org, &put->wish, began);
     for (int i = 0; i < put->changes.result_count; i++)
-        seats_tell(node, org, put->wish.event, put->changes.results[i],
-                   &seat_change_columns, NULL, began);
+        seats_tell(node, org, put->wish.event, put->changes.results[i], &seat_change_columns, NULL,
+                   began);
     if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0 ||
         put->areas_reclaimed > 0)
         seat_maps_invalidate(node->maps, org, put->wish.event);
@@ -749,7 +752,8 @@ refuse(struct put *put, enum hf_status status)
     }
     if (status == HF_CAPACITY_IN_USE && put->errors.items != NULL) {
         problem.errors = put->errors.items;
-        problem.error_count = put->errors.count < FIELD_ERRORS_MAX ? put->errors.count : FIELD_ERRORS_MAX;
+        problem.error_count =
+            put->errors.count < FIELD_ERRORS_MAX ? put->errors.count : FIELD_ERRORS_MAX;
     } else if (status == HF_DUPLICATE_SEAT) {
         problem.seats = put->duplicates;
         problem.seat_count = put->duplicate_count;

@@ -32,8 +32,8 @@ get_run(struct api_call *call, struct desk_tools *tools)
         pg_params_init(&params);
         pg_param_text(&params, call_org(call));
         pg_param_text(&params, call->event);
-        status = call_outcome(
-            call, call_read(call, tools, STATEMENT_COUNT_SEATS, &params, &rows), tools->pg);
+        status = call_outcome(call, call_read(call, tools, STATEMENT_COUNT_SEATS, &params, &rows),
+                              tools->pg);
     }
     if (status == HF_OK)
         answer_event(call, &event, pg_get_int(rows, 0, 0));
@@ -53,7 +53,7 @@ events_get(struct api *api, struct api_call *call)
 
 struct list_wish {
     struct slice after;
-    int64_t      limit;
+    int64_t limit;
 };
 
 static void
@@ -92,8 +92,8 @@ list_run(struct api_call *call, struct desk_tools *tools)
     pg_param_text(&params, call_org(call));
     pg_param_text(&params, wish->after);
     pg_param_int4(&params, (int32_t)wish->limit + 1);
-    enum hf_status status =
-        call_outcome(call, call_read(call, tools, STATEMENT_LIST_EVENTS, &params, &rows), tools->pg);
+    enum hf_status status = call_outcome(
+        call, call_read(call, tools, STATEMENT_LIST_EVENTS, &params, &rows), tools->pg);
     if (status == HF_OK) {
         write_list(&body, call, rows, wish->limit);
         respond_json(call, 200, &body);

@@ -1,5 +1,6 @@
 /*
- * events_tx.c - one transaction of the desk: run, repeated where that may help, its outcome learned.
+ * events_tx.c - one transaction of the desk: run, repeated where that may help, its outcome
+ * learned.
  *
  * Law 7: once COMMIT was sent, a lost connection says nothing; the batch id tells what
  * became of it. What the body read before the commit is then its answer.

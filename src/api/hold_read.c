@@ -25,9 +25,8 @@ read_hold(struct api_call *call, struct desk_tools *tools, struct pg_result **ro
     pg_params_init(&params);
     pg_param_array(&params, &orgs);
     pg_param_array(&params, &holds);
-    enum pg_outcome outcome = params.failed
-                                  ? PG_REPEAT
-                                  : call_read(call, tools, STATEMENT_READ_HOLDS, &params, rows);
+    enum pg_outcome outcome =
+        params.failed ? PG_REPEAT : call_read(call, tools, STATEMENT_READ_HOLDS, &params, rows);
     pg_array_fini(&orgs);
     pg_array_fini(&holds);
     return outcome;
@@ -88,9 +87,9 @@ hold_get(struct api *api, struct api_call *call)
 
 struct list_request {
     struct slice event, user;
-    struct uuid  after;
-    bool         has_after;
-    int64_t      limit;
+    struct uuid after;
+    bool has_after;
+    int64_t limit;
 };
 
 static bool

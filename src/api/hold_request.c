@@ -12,11 +12,11 @@
 #define FIELDS_MAX       32
 
 struct reader {
-    struct arena        *arena;
-    struct field_errors  errors;
-    struct seat_error   *twice; /* seats that are named twice */
-    int                  twice_count;
-    bool                 no_memory;
+    struct arena *arena;
+    struct field_errors errors;
+    struct seat_error *twice; /* seats that are named twice */
+    int twice_count;
+    bool no_memory;
 };
 
 /* --- what is wrong ------------------------------------------------------------ */
@@ -61,7 +61,8 @@ reason_with(struct reader *reader, const char *format, long long a, long long b)
     char text[96];
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* both callers' formats stand in this file */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* both callers' formats stand in this file   \
+                                                      */
     snprintf(text, sizeof(text), format, a, b);
 #pragma GCC diagnostic pop
     struct slice copy = arena_copy(reader->arena, slice_of(text));
@@ -85,7 +86,8 @@ take_text(struct reader *reader, const char *field, struct json_value value, str
     return true;
 }
 
-/* Code points of valid UTF-8; *has_control: one of C0, DEL or C1 is there, but for lines if they are fine. */
+/* Code points of valid UTF-8; *has_control: one of C0, DEL or C1 is there, but for lines if they
+ * are fine. */
 static int64_t
 count_characters(struct slice text, bool lines, bool *has_control)
 {
@@ -116,8 +118,8 @@ read_prose(struct reader *reader, const struct field_spec *spec, struct json_val
         return;
     int64_t count = count_characters(text, lines, &has_control);
     if (count < spec->min || count > spec->max)
-        wrong(reader, spec->name, reason_with(reader, "is not %lld to %lld characters long",
-                                              spec->min, spec->max));
+        wrong(reader, spec->name,
+              reason_with(reader, "is not %lld to %lld characters long", spec->min, spec->max));
     else if (has_control)
         wrong(reader, spec->name, "has control characters");
     else
@@ -185,8 +187,8 @@ count_elements(struct reader *reader, const char *field, struct json_value list)
     }
     while (json_cursor_element(&cursor, &element)) {
         if (++count > SEATS_IN_REQUEST_MAX) {
-            wrong(reader, field, reason_with(reader, "has more than %lld elements",
-                                             SEATS_IN_REQUEST_MAX, 0));
+            wrong(reader, field,
+                  reason_with(reader, "has more than %lld elements", SEATS_IN_REQUEST_MAX, 0));
             return -1;
         }
     }
@@ -227,7 +229,8 @@ static void
 note_twice(struct reader *reader, struct slice seat)
 {
     if (reader->twice == NULL)
-        reader->twice = arena_alloc(reader->arena, SEATS_IN_REQUEST_MAX * 2 * sizeof(*reader->twice));
+        reader->twice =
+            arena_alloc(reader->arena, SEATS_IN_REQUEST_MAX * 2 * sizeof(*reader->twice));
     if (reader->twice == NULL)
         reader->no_memory = true;
     else if (reader->twice_count < SEATS_IN_REQUEST_MAX * 2)
@@ -247,8 +250,8 @@ find_twice(struct reader *reader, const struct seat_list *list)
         }
     }
     for (int i = 0; i < list->count; i++) {
-        bool is_seen = slots != NULL ? seen_by_table(list->items, i, slots)
-                                     : seen_by_scan(list->items, i);
+        bool is_seen =
+            slots != NULL ? seen_by_table(list->items, i, slots) : seen_by_scan(list->items, i);
         if (is_seen)
             note_twice(reader, list->items[i].id);
     }
@@ -365,9 +368,9 @@ read_area(struct reader *reader, const struct field_spec *spec, int index, struc
     else if (!id_is_valid(area->id))
         bad_id(reader, name_element(spec->name, index, ".area_id").text);
     if (quantity < 0)
-        wrong_element(reader, spec->name, index, ".quantity",
-                      reason_with(reader, "is not a whole number from %lld to %lld", spec->min,
-                                  spec->max));
+        wrong_element(
+            reader, spec->name, index, ".quantity",
+            reason_with(reader, "is not a whole number from %lld to %lld", spec->min, spec->max));
     area->quantity = (int32_t)quantity;
 }
 
@@ -428,8 +431,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
         return;
     case FIELD_INT:
         if (!json_value_int(value, spec->min, spec->max, out))
-            wrong(reader, spec->name, reason_with(reader, "is not a whole number from %lld to %lld",
-                                                  spec->min, spec->max));
+            wrong(reader, spec->name,
+                  reason_with(reader, "is not a whole number from %lld to %lld", spec->min,
+                              spec->max));
         return;
     case FIELD_SEAT_IDS:
         read_seat_ids(reader, spec, value, out);
@@ -521,8 +525,9 @@ refuse_if_wrong(struct api_call *call, const struct reader *reader)
     } else if (reader->errors.count > 0) {
         respond_field_errors(call, &reader->errors);
     } else if (reader->twice_count > 0) {
-        respond_problem(call, HF_DUPLICATE_SEAT, &(struct problem){ .seats = reader->twice,
-                                                                    .seat_count = reader->twice_count });
+        respond_problem(
+            call, HF_DUPLICATE_SEAT,
+            &(struct problem){ .seats = reader->twice, .seat_count = reader->twice_count });
     } else {
         return false;
     }

@@ -16,51 +16,51 @@
 #define SEATS_IN_REQUEST_MAX 500 /* max_seats_per_hold can't be set higher */
 
 struct seat_list {
-    int             count;
+    int count;
     struct op_seat *items;
 };
 
 struct area_list {
-    int             count;
+    int count;
     struct op_area *items;
 };
 
 /* What some body of a hold request may say; what was not said is zero. */
 struct hold_request {
-    struct slice     event, cart_token, user, to_user, source, customer_email, reason, notes;
+    struct slice event, cart_token, user, to_user, source, customer_email, reason, notes;
     struct seat_list seats; /* seat_ids, add_seat_ids; of a confirm: those whose version counts */
     struct seat_list drop;  /* remove_seat_ids */
     struct area_list areas;
-    int64_t          ttl_s;
-    int64_t          seconds;
-    bool             has_seed_names; /* showId or showSeatIds: the server makes the cart token */
+    int64_t ttl_s;
+    int64_t seconds;
+    bool has_seed_names; /* showId or showSeatIds: the server makes the cart token */
 };
 
 enum field_type {
-    FIELD_ID,        /* struct slice: an identifier */
-    FIELD_WORD,      /* struct slice: 1..max characters, none of them a control */
-    FIELD_PROSE,     /* struct slice: 0..max characters; lines are fine */
-    FIELD_EMAIL,     /* struct slice */
-    FIELD_SOURCE,    /* struct slice: web, scanner or offline_sync */
-    FIELD_INT,       /* int64_t: min..max */
-    FIELD_SEAT_IDS,  /* struct seat_list */
-    FIELD_VERSIONS,  /* struct seat_list from {seat: version} */
-    FIELD_AREAS      /* struct area_list; quantities min..max */
+    FIELD_ID,       /* struct slice: an identifier */
+    FIELD_WORD,     /* struct slice: 1..max characters, none of them a control */
+    FIELD_PROSE,    /* struct slice: 0..max characters; lines are fine */
+    FIELD_EMAIL,    /* struct slice */
+    FIELD_SOURCE,   /* struct slice: web, scanner or offline_sync */
+    FIELD_INT,      /* int64_t: min..max */
+    FIELD_SEAT_IDS, /* struct seat_list */
+    FIELD_VERSIONS, /* struct seat_list from {seat: version} */
+    FIELD_AREAS     /* struct area_list; quantities min..max */
 };
 
 struct field_spec {
-    const char     *name;
+    const char *name;
     enum field_type type;
-    size_t          offset; /* in struct hold_request; specs of one offset are names of one field */
-    int64_t         min, max;
-    bool            is_needed;
-    bool            is_seed_name;
+    size_t offset; /* in struct hold_request; specs of one offset are names of one field */
+    int64_t min, max;
+    bool is_needed;
+    bool is_seed_name;
 };
 
 struct body_spec {
-    bool                     is_optional; /* an empty body is fine */
+    bool is_optional; /* an empty body is fine */
     const struct field_spec *fields;
-    int                      count;
+    int count;
 };
 
 /* False: the body was refused and the call is gone. */

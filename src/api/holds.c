@@ -18,12 +18,13 @@
 #define NOTES_MAX      2000
 #define SECONDS_MAX    (366 * 86400) /* what is longer than max_hold is clamped or refused later */
 
-#define AT(member) offsetof(struct hold_request, member)
-#define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
+#define AT(member)     offsetof(struct hold_request, member)
+#define COUNT(array)   (int)(sizeof(array) / sizeof((array)[0]))
 
 /* --- from the op to the answer -------------------------------------------------- */
 
-/* The seats and areas that were refused, in request order. NULL when there is none, or no memory. */
+/* The seats and areas that were refused, in request order. NULL when there is none, or no memory.
+ */
 static struct seat_error *
 refused_seats(struct arena *arena, const struct op *op, int *count)
 {
@@ -34,8 +35,8 @@ refused_seats(struct arena *arena, const struct op *op, int *count)
     if (seats == NULL)
         return NULL;
     for (int i = 0; i < max; i++) {
-        const struct op_seat *seat = i < op->seat_count ? &op->seats[i]
-                                                        : &op->drop[i - op->seat_count];
+        const struct op_seat *seat =
+            i < op->seat_count ? &op->seats[i] : &op->drop[i - op->seat_count];
         if (seat->code != HF_OK)
             seats[(*count)++] = (struct seat_error){ seat->id, seat->code };
     }
@@ -186,20 +187,23 @@ take_user(struct api_call *call, struct op *op, struct slice named, const char *
     struct field_error error = { slice_of(field), "names another user", 0 };
     respond_problem(call, HF_FORBIDDEN,
                     &(struct problem){ .detail = "Only agent, service and admin act for others.",
-                                       .errors = &error, .error_count = 1 });
+                                       .errors = &error,
+                                       .error_count = 1 });
     return false;
 }
 
 /* --- POST /api/holds, POST /api/events/{event}/seats/{seat}/hold --------------------- */
 
 /* Either way to hold takes these; what names seats and event comes before them. */
-#define CART_FIELDS(cart_is_needed)                                                              \
-    { "cart_token", FIELD_WORD, AT(cart_token), 1, CART_TOKEN_MAX, cart_is_needed, false },      \
-    { "user_id", FIELD_ID, AT(user), 0, 0, false, false },                                       \
-    { "source", FIELD_SOURCE, AT(source), 0, 0, false, false },                                  \
-    { "customer_email", FIELD_EMAIL, AT(customer_email), 1, EMAIL_MAX, false, false },           \
-    { "customerEmail", FIELD_EMAIL, AT(customer_email), 1, EMAIL_MAX, false, false },            \
-    { "ttl_seconds", FIELD_INT, AT(ttl_s), 1, SECONDS_MAX, false, false }
+#define CART_FIELDS(cart_is_needed)                                                                \
+    { "cart_token", FIELD_WORD, AT(cart_token), 1, CART_TOKEN_MAX, cart_is_needed, false },        \
+        { "user_id", FIELD_ID, AT(user), 0, 0, false, false },                                     \
+        { "source", FIELD_SOURCE, AT(source), 0, 0, false, false },                                \
+        { "customer_email", FIELD_EMAIL, AT(customer_email), 1, EMAIL_MAX, false, false },         \
+        { "customerEmail", FIELD_EMAIL, AT(customer_email), 1, EMAIL_MAX, false, false },          \
+    {                                                                                              \
+        "ttl_seconds", FIELD_INT, AT(ttl_s), 1, SECONDS_MAX, false, false                          \
+    }
 
 static const struct field_spec hold_fields[] = {
     { "event_id", FIELD_ID, AT(event), 0, 0, true, false },
@@ -456,8 +460,8 @@ release_op(struct api_call *call, enum op_kind kind)
     struct slice notes;
     struct op *op;
 
-    if (!hold_request_read(call, &release_body, &request) ||
-        !join_notes(call, &request, &notes) || (op = op_of_call(call, kind)) == NULL)
+    if (!hold_request_read(call, &release_body, &request) || !join_notes(call, &request, &notes) ||
+        (op = op_of_call(call, kind)) == NULL)
         return NULL;
     op->notes = notes;
     op->reason = "user_cancelled";

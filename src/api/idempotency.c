@@ -155,8 +155,8 @@ idempotency_fill(struct api_call *call, int status, struct slice type, struct sl
 
 /* The op and the reply that it shall keep: the exchange's own may be written anew meanwhile. */
 struct ready_answer {
-    struct op         op;
-    enum hf_status    status;
+    struct op op;
+    enum hf_status status;
     struct http_reply reply;
 };
 
@@ -176,8 +176,9 @@ answer_finish(struct op *op)
 
     call->answered = op->status;
     if (op->status != ready->status) {
-        reply_problem(call->exchange, op->status,
-                      &(struct problem){ .detail = op->detail, .retry_after_s = op->retry_after_s });
+        reply_problem(
+            call->exchange, op->status,
+            &(struct problem){ .detail = op->detail, .retry_after_s = op->retry_after_s });
         return;
     }
     reply_clear(reply);

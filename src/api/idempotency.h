@@ -28,7 +28,8 @@ HF_MUST_CHECK bool idempotency_hand_over(struct api_call *call, struct op *op);
 /* Whether the answer is one that a repetition shall get. */
 bool idempotency_is_kept(enum hf_status status);
 
-/* Takes the call, whose reply is written: keeps it through the engine, then sends it (or what was kept before). */
+/* Takes the call, whose reply is written: keeps it through the engine, then sends it (or what was
+ * kept before). */
 void idempotency_keep(struct api_call *call);
 
 /* --- for calls on the desk ------------------------------------------------------ */
@@ -42,8 +43,8 @@ void idempotency_keep(struct api_call *call);
  * HF_IDEMPOTENCY_KEY_REUSED  answer with it
  * anything else              as tx_run
  */
-HF_MUST_CHECK enum hf_status idempotency_tx_run(struct api_call *call, struct pg *pg,
-                                                tx_body *body, void *context);
+HF_MUST_CHECK enum hf_status idempotency_tx_run(struct api_call *call, struct pg *pg, tx_body *body,
+                                                void *context);
 
 /*
  * The last thing of such a body: keeps the answer that the call will get if this commits

@@ -8,17 +8,17 @@
 
 #include "idempotency.h"
 
-#define KEY_PAUSE_NS  (20 * 1000000L)
-#define KEY_WAIT_US   (2 * TIME_US_PER_S)
-#define DIGEST_BYTES  32
-#define HEX_BYTES     (2 * DIGEST_BYTES)
+#define KEY_PAUSE_NS (20 * 1000000L)
+#define KEY_WAIT_US  (2 * TIME_US_PER_S)
+#define DIGEST_BYTES 32
+#define HEX_BYTES    (2 * DIGEST_BYTES)
 
 /* Columns of read_keys. */
 enum { STORED_POS, STORED_DIGEST, STORED_STATUS, STORED_TYPE, STORED_BODY };
 
 struct key_columns {
     struct pg_array items[9];
-    int             count;
+    int count;
 };
 
 static const struct slice key_method = { "POST", 4 };
@@ -26,7 +26,8 @@ static const struct slice key_method = { "POST", 4 };
 static int64_t
 lock_number(const struct api_call *call)
 {
-    return engine_key_lock(call_org(call), call_user(call), key_method, call->exchange->request.path, call->key);
+    return engine_key_lock(call_org(call), call_user(call), key_method,
+                           call->exchange->request.path, call->key);
 }
 
 static struct slice
@@ -145,8 +146,8 @@ claim(struct api_call *call, struct pg *pg)
 
 struct keyed_body {
     struct api_call *call;
-    tx_body         *body;
-    void            *context;
+    tx_body *body;
+    void *context;
 };
 
 static enum hf_status

@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-#define IMPORT_TIME_US (60 * (int64_t)TIME_US_PER_S) /* 100,000 rows take a few seconds, a slow disk more */
+#define IMPORT_TIME_US                                                                             \
+    (60 * (int64_t)TIME_US_PER_S) /* 100,000 rows take a few seconds, a slow disk more */
 
 static void
 tell_memory(struct api_call *call, struct desk_tools *tools, const struct seat_changes *changes,
@@ -23,7 +24,8 @@ tell_memory(struct api_call *call, struct desk_tools *tools, const struct seat_c
                    &seat_change_columns, NULL, began);
     seat_maps_invalidate(tools->node->maps, call_org(call), call->event);
     engine_replan(tools->node->engine);
-    /* The event has another version now. That memory can't learn it here costs a hold request one more read. */
+    /* The event has another version now. That memory can't learn it here costs a hold request one
+     * more read. */
     if (event_row_find(call, tools->pg, call_org(call), call->event, &event) != HF_OK)
         LOG_EVENT(LOG_WARN, "event_not_learned", log_slice("event", call->event));
 }
@@ -41,8 +43,9 @@ answer_errors(struct api_call *call, const struct import_errors *errors)
                                         .line = errors->items[i].line };
     snprintf(detail, sizeof(detail), "The file has %lld errors; nothing was imported.",
              (long long)errors->count);
-    respond_problem(call, HF_INVALID_FIELD,
-                    &(struct problem){ .detail = detail, .errors = told, .error_count = told ? count : 0 });
+    respond_problem(
+        call, HF_INVALID_FIELD,
+        &(struct problem){ .detail = detail, .errors = told, .error_count = told ? count : 0 });
 }
 
 static void
@@ -50,7 +53,8 @@ import_run(struct api_call *call, struct desk_tools *tools)
 {
     struct mono_time began = mono_now();
 
-    call->deadline.us = began.us + IMPORT_TIME_US; /* also for what comes after: its answer is kept for a key */
+    call->deadline.us =
+        began.us + IMPORT_TIME_US; /* also for what comes after: its answer is kept for a key */
     struct seat_import import = { .org = call_org(call),
                                   .event = call->event,
                                   .actor = call_user(call),

@@ -16,20 +16,26 @@ enum field { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y, ATTRIBUTES, FIELD_CO
 
 static const struct {
     const char *name;
-    bool        needed;
+    bool needed;
 } fields[FIELD_COUNT] = {
-    [SEAT] = { "seat_id", true },   [SECTION] = { "section", true }, [ROW] = { "row", true },
-    [NUMBER] = { "number", true },  [TYPE] = { "type", false },      [PRICE] = { "price", false },
-    [X] = { "x", false },           [Y] = { "y", false },            [ATTRIBUTES] = { "attributes", false },
+    [SEAT] = { "seat_id", true },
+    [SECTION] = { "section", true },
+    [ROW] = { "row", true },
+    [NUMBER] = { "number", true },
+    [TYPE] = { "type", false },
+    [PRICE] = { "price", false },
+    [X] = { "x", false },
+    [Y] = { "y", false },
+    [ATTRIBUTES] = { "attributes", false },
 };
 
 struct import {
-    struct arena         *arena;
-    struct csv            csv;
-    struct csv_record     record;
+    struct arena *arena;
+    struct csv csv;
+    struct csv_record record;
     struct import_errors *errors;
-    int                   column_of[FIELD_COUNT]; /* -1: the file doesn't have it */
-    int                   column_count;
+    int column_of[FIELD_COUNT]; /* -1: the file doesn't have it */
+    int column_count;
 };
 
 static void
@@ -70,7 +76,8 @@ read_header(struct import *import)
     for (int i = 0; i < record->count; i++) {
         int field = field_named(record->fields[i]);
         if (field < 0)
-            wrong_slice(import, record->line, record->fields[i], "is not a column that is known here");
+            wrong_slice(import, record->line, record->fields[i],
+                        "is not a column that is known here");
         else if (import->column_of[field] >= 0)
             wrong_slice(import, record->line, record->fields[i], "is a column twice");
         else
@@ -203,7 +210,8 @@ read_line(struct import *import, struct seat_batch *batch)
     int64_t before = import->errors->count;
 
     if (import->record.count != import->column_count) {
-        wrong_slice(import, import->record.line, SLICE_EMPTY, "has not as many fields as the header line");
+        wrong_slice(import, import->record.line, SLICE_EMPTY,
+                    "has not as many fields as the header line");
         return;
     }
     read_row(import, &row);

@@ -92,7 +92,8 @@ answer(struct api_call *call, const struct pg_result *rows)
              (long long)counts[HELD], (long long)counts[SOLD], (long long)counts[BLOCKED]);
     respond_header(call, "ETag", slice_of(etag));
     struct slice match = call->exchange->request.if_none_match;
-    if (match.len > 0 && (slice_is(match, "*") || memmem(match.ptr, match.len, etag + 2, strlen(etag + 2)))) {
+    if (match.len > 0 &&
+        (slice_is(match, "*") || memmem(match.ptr, match.len, etag + 2, strlen(etag + 2)))) {
         respond_no_body(call, 304);
         return;
     }

@@ -13,9 +13,10 @@
 
 /* The document's beginning, from { to the code. */
 static const struct slice document_heads[HF_STATUS_COUNT] = {
-#define HEAD(http, code, text)                                                             \
-    "{\"type\":\"/problems/" code "\",\"title\":\"" text "\",\"status\":" #http ",\"code\":\"" code "\""
-#define STATUS(name, http, code, text) \
+#define HEAD(http, code, text)                                                                     \
+    "{\"type\":\"/problems/" code "\",\"title\":\"" text "\",\"status\":" #http                    \
+    ",\"code\":\"" code "\""
+#define STATUS(name, http, code, text)                                                             \
     [HF_##name] = { HEAD(http, code, text), sizeof(HEAD(http, code, text)) - 1 },
 #include "holdfast/status.def"
 #undef STATUS
@@ -103,9 +104,10 @@ write_headers(struct http_reply *reply, enum hf_status status, const struct prob
         buf_append(&reply->headers, "\r\n", 2);
     }
     if (status_http(status) == 401)
-        buf_append_text(&reply->headers, status == HF_TOKEN_EXPIRED
-                                             ? "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n"
-                                             : "WWW-Authenticate: Bearer\r\n");
+        buf_append_text(&reply->headers,
+                        status == HF_TOKEN_EXPIRED
+                            ? "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n"
+                            : "WWW-Authenticate: Bearer\r\n");
     if (status_http(status) == 409 && problem->tier != NULL)
         buf_append_text(&reply->headers, *problem->tier == TIER_HOT
                                              ? "X-Holdfast-Tier: hot\r\n"
@@ -226,7 +228,8 @@ respond_field_error(struct api_call *call, const char *field, const char *reason
 {
     struct field_error error = { slice_of(field), reason, 0 };
 
-    respond_problem(call, HF_INVALID_FIELD, &(struct problem){ .errors = &error, .error_count = 1 });
+    respond_problem(call, HF_INVALID_FIELD,
+                    &(struct problem){ .errors = &error, .error_count = 1 });
 }
 
 void

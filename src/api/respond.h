@@ -32,8 +32,10 @@ struct api_call;
 /* Takes the memory of `body` and leaves it empty. A buffer that failed becomes a 500. */
 void respond_json(struct api_call *call, int http_status, struct buf *body);
 /* content_type: static text. */
-void respond_body(struct api_call *call, int http_status, const char *content_type, struct buf *body);
-/* Takes one reference of a ready body; is_gzip: it is compressed already (and the client takes that). */
+void respond_body(struct api_call *call, int http_status, const char *content_type,
+                  struct buf *body);
+/* Takes one reference of a ready body; is_gzip: it is compressed already (and the client takes
+ * that). */
 void respond_shared(struct api_call *call, const char *content_type, struct http_body *body,
                     bool is_gzip);
 /* No body at all: 304, 204. */
@@ -50,17 +52,17 @@ void respond_tier(struct api_call *call, enum op_tier tier); /* X-Holdfast-Tier 
 /* A field of the request that is wrong. Slices live as long as the answer is being written. */
 struct field_error {
     struct slice field;
-    const char  *reason; /* static text, or in the call's arena */
-    int64_t      line;   /* of a CSV file, counted from 1; 0: none */
+    const char *reason; /* static text, or in the call's arena */
+    int64_t line;       /* of a CSV file, counted from 1; 0: none */
 };
 
 #define FIELD_ERRORS_MAX 100
 
 /* Zeroed, it is an empty collection. Past FIELD_ERRORS_MAX further ones are only counted. */
 struct field_errors {
-    int                 count;
-    int                 missing; /* how many of them are of missing fields */
-    int                 bad_ids; /* and how many of texts that can't be an identifier */
+    int count;
+    int missing; /* how many of them are of missing fields */
+    int bad_ids; /* and how many of texts that can't be an identifier */
     struct field_error *items;
 };
 
@@ -76,28 +78,29 @@ void field_errors_bad_id(struct arena *arena, struct field_errors *errors, struc
 
 /* A seat or an area that was refused, and why. */
 struct seat_error {
-    struct slice   seat;
+    struct slice seat;
     enum hf_status code;
 };
 
 /* What a problem document may say beside its status; zeroed: nothing. Borrowed for the call. */
 struct problem {
-    const char               *detail; /* a sentence; NULL or "": the status's own text */
+    const char *detail; /* a sentence; NULL or "": the status's own text */
     const struct field_error *errors;
-    int                       error_count;
-    const struct seat_error  *seats;
-    int                       seat_count;
-    const struct seat_error  *areas;
-    int                       area_count;
-    int64_t                   retry_after_s; /* 0: a 429 or 503 says 1 */
-    const enum op_tier       *tier;          /* for a 409: who knew */
+    int error_count;
+    const struct seat_error *seats;
+    int seat_count;
+    const struct seat_error *areas;
+    int area_count;
+    int64_t retry_after_s;    /* 0: a 429 or 503 says 1 */
+    const enum op_tier *tier; /* for a 409: who knew */
 };
 
 /* Answers with the problem document of `status`. problem may be NULL. */
 void respond_problem(struct api_call *call, enum hf_status status, const struct problem *problem);
 /* The same with just a sentence (NULL: the status's own). */
 void respond_refusal(struct api_call *call, enum hf_status status, const char *detail);
-/* missing_field or invalid_id if all errors are of that kind, else invalid_field; errors->count must not be 0. */
+/* missing_field or invalid_id if all errors are of that kind, else invalid_field; errors->count
+ * must not be 0. */
 void respond_field_errors(struct api_call *call, const struct field_errors *errors);
 /* One wrong field. */
 void respond_field_error(struct api_call *call, const char *field, const char *reason);
@@ -113,7 +116,8 @@ bool accepts_gzip(struct slice accept_encoding);
 
 /* --- for this room's own files -------------------------------------------- */
 
-/* Fills the reply (what was in it is forgotten) without sending it: an op's answer, or the acceptor's refusal. */
+/* Fills the reply (what was in it is forgotten) without sending it: an op's answer, or the
+ * acceptor's refusal. */
 void reply_problem(struct http_exchange *exchange, enum hf_status status,
                    const struct problem *problem);
 /* Forgets what was written into the reply so far. */

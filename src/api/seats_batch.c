@@ -1,8 +1,8 @@
 /*
  * seats_batch.c - seats on their way to Postgres: columns in portions, and no id twice.
  *
- * A portion is one run of change_seats, and one of add_seats: large enough that its cost per seat is that of
- * the rows alone, small enough that its answer and its locks stay modest.
+ * A portion is one run of change_seats, and one of add_seats: large enough that its cost per seat
+ * is that of the rows alone, small enough that its answer and its locks stay modest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +17,15 @@
 enum column { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y, ATTRIBUTES, COLUMN_COUNT };
 
 static const enum pg_type column_types[COLUMN_COUNT] = {
-    [SEAT] = PG_TEXT,  [SECTION] = PG_TEXT, [ROW] = PG_TEXT,  [NUMBER] = PG_TEXT,      [TYPE] = PG_TEXT,
-    [PRICE] = PG_INT8, [X] = PG_FLOAT8,     [Y] = PG_FLOAT8, [ATTRIBUTES] = PG_JSONB,
+    [SEAT] = PG_TEXT,   [SECTION] = PG_TEXT, [ROW] = PG_TEXT,
+    [NUMBER] = PG_TEXT, [TYPE] = PG_TEXT,    [PRICE] = PG_INT8,
+    [X] = PG_FLOAT8,    [Y] = PG_FLOAT8,     [ATTRIBUTES] = PG_JSONB,
 };
 
 struct seat_chunk {
     struct seat_chunk *next;
-    int                count;
-    struct pg_array    columns[COLUMN_COUNT];
+    int count;
+    struct pg_array columns[COLUMN_COUNT];
 };
 
 struct id_slot {

@@ -8,8 +8,8 @@
 
 struct import_tx {
     const struct seat_import *import;
-    const struct seat_batch  *batch;
-    struct seat_changes      *changes;
+    const struct seat_batch *batch;
+    struct seat_changes *changes;
 };
 
 static void
@@ -142,7 +142,8 @@ seat_import_write(struct buf *out, const struct seat_import_result *result)
     json_field_int(&w, "updated", result->updated);
     json_name(&w, "errors");
     json_array_begin(&w);
-    for (int64_t i = 0; result->errors != NULL && i < result->errors->count && i < IMPORT_ERRORS_MAX; i++)
+    for (int64_t i = 0;
+         result->errors != NULL && i < result->errors->count && i < IMPORT_ERRORS_MAX; i++)
         write_error(&w, &result->errors->items[i]);
     json_array_end(&w);
     json_object_end(&w);

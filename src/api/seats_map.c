@@ -8,13 +8,14 @@
 #include "api_internal.h"
 #include "events_internal.h"
 
-#define FRESH_US  (500 * TIME_US_PER_MS) /* beside other nodes a map may be this old: well under a second */
+#define FRESH_US                                                                                   \
+    (500 * TIME_US_PER_MS) /* beside other nodes a map may be this old: well under a second */
 #define TRIES_MAX 5
 
 struct map_call {
     struct seat_map_request request;
-    bool                    knows_event; /* it exists: a map may be made for it */
-    bool                    stale;       /* Postgres is away: answered from what is in memory */
+    bool knows_event; /* it exists: a map may be made for it */
+    bool stale;       /* Postgres is away: answered from what is in memory */
 };
 
 static void
@@ -96,8 +97,8 @@ load_map(struct api_call *call, struct desk_tools *tools)
 
     if (status == HF_OK)
         status = read_rows(call, tools, STATEMENT_READ_AREAS, &areas);
-    if (status == HF_OK && !seat_maps_load(tools->node->maps, call_org(call), call->event, seats,
-                                           areas, began))
+    if (status == HF_OK &&
+        !seat_maps_load(tools->node->maps, call_org(call), call->event, seats, areas, began))
         status = HF_OVERLOADED;
     pg_result_free(&areas);
     pg_result_free(&seats);

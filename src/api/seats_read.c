@@ -18,10 +18,10 @@
 /* One seat as it is to be shown. */
 struct shown_seat {
     enum seat_status status;
-    int64_t          version;
-    struct db_time   until; /* of a held one */
-    bool             mine;
-    enum op_tier     tier;
+    int64_t version;
+    struct db_time until; /* of a held one */
+    bool mine;
+    enum op_tier tier;
 };
 
 static void
@@ -64,8 +64,8 @@ write_seat(struct buf *body, const struct api_call *call, const struct shown_sea
 static void
 write_etag(char *text, size_t bytes, const struct shown_seat *seat)
 {
-    snprintf(text, bytes, "W/\"%lld-%s%s\"", (long long)seat->version, seat_status_word(seat->status),
-             seat->mine ? "-mine" : "");
+    snprintf(text, bytes, "W/\"%lld-%s%s\"", (long long)seat->version,
+             seat_status_word(seat->status), seat->mine ? "-mine" : "");
 }
 
 static bool
@@ -100,10 +100,9 @@ answer(struct api_call *call, const struct shown_seat *seat)
 static struct shown_seat
 shown(const struct seat_view *view, struct db_time now, enum op_tier tier)
 {
-    struct shown_seat seat = { .status = view->status,
-                               .version = view->version,
-                               .until = view->held_until,
-                               .tier = tier };
+    struct shown_seat seat = {
+        .status = view->status, .version = view->version, .until = view->held_until, .tier = tier
+    };
 
     if (seat.status == SEAT_HELD && !view->in_payment && view->held_until.us <= now.us)
         seat.status = SEAT_AVAILABLE;
@@ -138,7 +137,8 @@ read_warm_value(struct api_call *call, struct slice json, struct shown_seat *sea
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(value, "version");
 
     *seat = (struct shown_seat){ .status = SEAT_HELD, .tier = TIER_REDIS };
-    if (is_text(user) && is_text(until) && json_is_int(version, 1, INT64_C(1) << 53, &seat->version) &&
+    if (is_text(user) && is_text(until) &&
+        json_is_int(version, 1, INT64_C(1) << 53, &seat->version) &&
         db_time_parse(slice_of(until->valuestring), &seat->until) &&
         db_clock_read(call->api->node->clock, mono_now(), &now, &error_us)) {
         seat->mine = slice_is(call_user(call), user->valuestring);
@@ -165,10 +165,13 @@ find_in_redis(struct api_call *call, struct desk_tools *tools, struct shown_seat
 
 /* Columns of read_seat. */
 enum { EVENT_EXISTS, STATUS, IN_PAYMENT, VERSION, HOLD, USER, UNTIL, NOW };
-static const struct seat_columns columns = {
-    .seat = -1, .version = VERSION, .status = STATUS, .hold = HOLD, .user = USER, .until = UNTIL,
-    .in_payment = IN_PAYMENT
-};
+static const struct seat_columns columns = { .seat = -1,
+                                             .version = VERSION,
+                                             .status = STATUS,
+                                             .hold = HOLD,
+                                             .user = USER,
+                                             .until = UNTIL,
+                                             .in_payment = IN_PAYMENT };
 
 static enum hf_status
 judge_row(struct api_call *call, const struct pg_result *rows, struct seat_view *view,
@@ -205,7 +208,8 @@ find_in_postgres(struct api_call *call, struct desk_tools *tools, struct shown_s
     if (status == HF_OK)
         status = judge_row(call, rows, &view, seat);
     if (status == HF_OK)
-        (void)hot_table_fill(hot, &key, &view, began, change_count); /* if nothing moved meanwhile */
+        (void)hot_table_fill(hot, &key, &view, began,
+                             change_count); /* if nothing moved meanwhile */
     pg_result_free(&rows);
     return status;
 }
@@ -249,7 +253,8 @@ find_in_memory(struct api *api, struct api_call *call, struct shown_seat *seat)
     struct mono_time mono = mono_now();
 
     if (!db_clock_read(api->node->clock, mono, &now, &error_us) ||
-        !hot_table_read(api->node->hot, &key, now, error_us, mono, &view) || view.status == SEAT_REMOVED)
+        !hot_table_read(api->node->hot, &key, now, error_us, mono, &view) ||
+        view.status == SEAT_REMOVED)
         return false;
     struct slice user = call_user(call);
     if ((view.status == SEAT_HELD || view.status == SEAT_SOLD) &&

@@ -6,13 +6,16 @@
 
 /* Columns of remove_seat, as of block_seats. */
 enum { POS, SEAT, CODE, VERSION, HOLD, USER, UNTIL, IN_PAYMENT, STATUS };
-static const struct seat_columns columns = {
-    .seat = SEAT, .version = VERSION, .status = STATUS, .hold = HOLD, .user = USER, .until = UNTIL,
-    .in_payment = IN_PAYMENT
-};
+static const struct seat_columns columns = { .seat = SEAT,
+                                             .version = VERSION,
+                                             .status = STATUS,
+                                             .hold = HOLD,
+                                             .user = USER,
+                                             .until = UNTIL,
+                                             .in_payment = IN_PAYMENT };
 
 struct remove_tx {
-    struct api_call  *call;
+    struct api_call *call;
     struct pg_result *rows; /* of remove_seat */
 };
 

@@ -30,8 +30,8 @@ seat_view_read(const struct pg_result *rows, int row, const struct seat_columns 
 
 void
 seats_tell(struct node *node, struct slice org, struct slice event, const struct pg_result *rows,
-           const struct seat_columns *columns, bool (*wanted)(const struct pg_result *rows, int row),
-           struct mono_time began)
+           const struct seat_columns *columns,
+           bool (*wanted)(const struct pg_result *rows, int row), struct mono_time began)
 {
     struct seat_news news[NEWS_AT_ONCE];
     int count = 0;

@@ -30,8 +30,8 @@ health_get(struct api *api, struct api_call *call)
 
 struct readiness {
     enum api_phase phase;
-    bool           postgres_is_up;
-    bool           redis_is_on, redis_is_up;
+    bool postgres_is_up;
+    bool redis_is_on, redis_is_up;
 };
 
 static struct readiness
@@ -132,7 +132,7 @@ metrics_get(struct api *api, struct api_call *call)
 
 /* --- pages ------------------------------------------------------------------------------ */
 
-#define PAGE_BEGIN                                                                               \
+#define PAGE_BEGIN                                                                                 \
     "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">"                              \
     "<meta name=\"viewport\" content=\"width=device-width\">"                                      \
     "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:3rem auto;"             \
@@ -181,19 +181,20 @@ home_get(struct api *api, struct api_call *call)
 {
     struct buf body = { 0 };
 
-    buf_append_text(&body,
-                    PAGE_BEGIN "<title>holdfast</title></head><body><h1>holdfast</h1>"
+    buf_append_text(&body, PAGE_BEGIN
+                    "<title>holdfast</title></head><body><h1>holdfast</h1>"
                     "<p>A seat-hold server: a seat for a few minutes while its buyer pays, and no "
                     "seat ever promised to two people.</p><dl><dt>Node</dt><dd><code>");
     buf_append_text(&body, api->node->id); /* an id: nothing in it means anything to HTML */
-    buf_append_text(&body, "</code></dd><dt>Version</dt><dd>" HOLDFAST_VERSION "</dd>"
-                           "<dt>Routes</dt><dd><a href=\"/openapi.json\">openapi.json</a></dd>"
-                           "<dt>Health</dt><dd><a href=\"/health\">health</a>, "
-                           "<a href=\"/ready\">ready</a>, <a href=\"/metrics\">metrics</a></dd>"
-                           "</dl><p>A first hold, with a token from <code>holdfast token</code>:</p>"
-                           "<pre>curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: "
-                           "application/json' \\\n     -d '{\"event_id\": \"theatre\", \"seat_ids\": "
-                           "[\"S-A-1\"], \"cart_token\": \"cart-1\"}' \\\n     "
-                           "http://$HOST/api/holds</pre>" PAGE_END);
+    buf_append_text(&body,
+                    "</code></dd><dt>Version</dt><dd>" HOLDFAST_VERSION "</dd>"
+                    "<dt>Routes</dt><dd><a href=\"/openapi.json\">openapi.json</a></dd>"
+                    "<dt>Health</dt><dd><a href=\"/health\">health</a>, "
+                    "<a href=\"/ready\">ready</a>, <a href=\"/metrics\">metrics</a></dd>"
+                    "</dl><p>A first hold, with a token from <code>holdfast token</code>:</p>"
+                    "<pre>curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: "
+                    "application/json' \\\n     -d '{\"event_id\": \"theatre\", \"seat_ids\": "
+                    "[\"S-A-1\"], \"cart_token\": \"cart-1\"}' \\\n     "
+                    "http://$HOST/api/holds</pre>" PAGE_END);
     respond_page(call, &body);
 }

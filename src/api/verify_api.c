@@ -5,7 +5,8 @@
 #include "events_internal.h"
 #include "holdfast/audit.h"
 
-#define VERIFY_TIME_US (60 * (int64_t)TIME_US_PER_S) /* a log of millions of rows takes its time */
+#define VERIFY_TIME_US (60 * (int64_t)TIME_US_PER_S) /* a log of millions of rows takes its time   \
+                                                      */
 
 static void
 verify_run(struct api_call *call, struct desk_tools *tools)
@@ -20,7 +21,8 @@ verify_run(struct api_call *call, struct desk_tools *tools)
         status = event_row_find(call, tools->pg, call_org(call), call->event, &event);
     if (status == HF_OK)
         status = call_outcome(
-            call, audit_verify(tools->pg, call_org(call), call->event, deadline, report), tools->pg);
+            call, audit_verify(tools->pg, call_org(call), call->event, deadline, report),
+            tools->pg);
     if (status == HF_OK) {
         audit_report_write(&body, report);
         respond_json(call, 200, &body);

@@ -27,14 +27,14 @@ enum { KEY_ORG, KEY_EVENT, KEY_SEAT, KEY_COLUMNS };
 int audit_key_compare(const struct audit_key *a, const struct audit_key *b);
 
 struct stream {
-    struct pg        *pg;
-    const char       *cursor; /* its name: static */
-    struct mono_time  deadline;
+    struct pg *pg;
+    const char *cursor; /* its name: static */
+    struct mono_time deadline;
     struct pg_result *rows;
-    int               at, count;
-    bool              ended;
-    struct audit_key  key;     /* of the row at `at` */
-    enum pg_outcome   outcome; /* PG_DONE while all is well */
+    int at, count;
+    bool ended;
+    struct audit_key key;    /* of the row at `at` */
+    enum pg_outcome outcome; /* PG_DONE while all is well */
 };
 
 /* Declares `cursor` for `sql` with two text parameters (org, event; empty: all). */
@@ -51,39 +51,52 @@ enum life_end { LIFE_ACTIVE, LIFE_SOLD, LIFE_ENDED };
 
 /* What one hold had of the seat. */
 struct life {
-    struct uuid   hold;
+    struct uuid hold;
     enum life_end end;
 };
 
 struct story {
-    struct audit_report    *report;
+    struct audit_report *report;
     const struct audit_key *key;
-    bool                    born;    /* an audit row was seen */
-    enum seat_status        status;
-    int64_t                 version;
-    struct uuid             hold;    /* nil: nobody */
-    struct db_time          until;   /* of a held seat */
-    struct db_time          last_at;
-    char                    user[ID_BYTES_MAX + 1];
-    struct life            *lives;   /* grows, is kept for the next seat */
-    int                     life_count, life_room;
-    bool                    failed;  /* no memory */
+    bool born; /* an audit row was seen */
+    enum seat_status status;
+    int64_t version;
+    struct uuid hold;     /* nil: nobody */
+    struct db_time until; /* of a held seat */
+    struct db_time last_at;
+    char user[ID_BYTES_MAX + 1];
+    struct life *lives; /* grows, is kept for the next seat */
+    int life_count, life_room;
+    bool failed; /* no memory */
 };
 
 /* Columns of the entries after the key. */
-enum { ENTRY_VERSION = KEY_COLUMNS, ENTRY_ACTION, ENTRY_HOLD, ENTRY_USER, ENTRY_AT, ENTRY_UNTIL,
-       ENTRY_REASON, ENTRY_ID };
+enum {
+    ENTRY_VERSION = KEY_COLUMNS,
+    ENTRY_ACTION,
+    ENTRY_HOLD,
+    ENTRY_USER,
+    ENTRY_AT,
+    ENTRY_UNTIL,
+    ENTRY_REASON,
+    ENTRY_ID
+};
 
 void story_begin(struct story *story, struct audit_report *report, const struct audit_key *key);
 void story_tell(struct story *story, const struct pg_result *rows, int row);
 void story_fini(struct story *story);
-void story_wrong(struct story *story, const char *kind, const struct uuid *other, const char *format,
-                 ...) HF_PRINTF(4, 5);
+void story_wrong(struct story *story, const char *kind, const struct uuid *other,
+                 const char *format, ...) HF_PRINTF(4, 5);
 
 /* --- ending.c -------------------------------------------------------------------- */
 
-enum { SEAT_COLUMN_VERSION = KEY_COLUMNS, SEAT_COLUMN_STATUS, SEAT_COLUMN_HOLD, SEAT_COLUMN_USER,
-       SEAT_COLUMN_UNTIL };
+enum {
+    SEAT_COLUMN_VERSION = KEY_COLUMNS,
+    SEAT_COLUMN_STATUS,
+    SEAT_COLUMN_HOLD,
+    SEAT_COLUMN_USER,
+    SEAT_COLUMN_UNTIL
+};
 enum { LINE_HOLD = KEY_COLUMNS, LINE_USER, LINE_STATUS, LINE_UNTIL };
 
 /* Takes the rows of story->key from both streams. */

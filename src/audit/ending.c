@@ -22,7 +22,8 @@ static void
 check_field(struct story *story, bool same, const char *what)
 {
     if (!same)
-        story_wrong(story, "final_state", NULL, "%s in seats is not what the audit log ends with", what);
+        story_wrong(story, "final_state", NULL, "%s in seats is not what the audit log ends with",
+                    what);
 }
 
 static void
@@ -31,11 +32,14 @@ check_seat_row(struct story *story, const struct pg_result *rows, int row)
     enum seat_status status;
     struct uuid hold = pg_get_uuid(rows, row, SEAT_COLUMN_HOLD);
 
-    check_field(story, seat_status_parse(pg_get_text(rows, row, SEAT_COLUMN_STATUS), &status) &&
-                           status == story->status, "status");
+    check_field(story,
+                seat_status_parse(pg_get_text(rows, row, SEAT_COLUMN_STATUS), &status) &&
+                    status == story->status,
+                "status");
     check_field(story, pg_get_int(rows, row, SEAT_COLUMN_VERSION) == story->version, "version");
     check_field(story, uuid_equal(&hold, &story->hold), "hold_id");
-    check_field(story, pg_get_time(rows, row, SEAT_COLUMN_UNTIL).us == story->until.us, "held_until");
+    check_field(story, pg_get_time(rows, row, SEAT_COLUMN_UNTIL).us == story->until.us,
+                "held_until");
     check_field(story, slice_is(pg_get_text(rows, row, SEAT_COLUMN_USER), story->user), "user_id");
 }
 
@@ -69,7 +73,8 @@ static void
 check_living_line(struct story *story, const struct stream *lines, const struct uuid *hold)
 {
     if (!uuid_equal(hold, &story->hold)) {
-        story_wrong(story, "line_without_seat", hold, "an active line of a hold that doesn't have the seat");
+        story_wrong(story, "line_without_seat", hold,
+                    "an active line of a hold that doesn't have the seat");
         return;
     }
     if (pg_get_time(lines->rows, lines->at, LINE_UNTIL).us != story->until.us ||
@@ -135,8 +140,8 @@ check_lines(struct story *story, struct stream *lines)
         qsort(story->lives, (size_t)story->life_count, sizeof(*story->lives), compare_lives);
     while (at < story->life_count || stream_has(lines, story->key)) {
         bool has_line = stream_has(lines, story->key);
-        struct uuid of_line = has_line ? pg_get_uuid(lines->rows, lines->at, LINE_HOLD)
-                                       : (struct uuid){ { 0 } };
+        struct uuid of_line =
+            has_line ? pg_get_uuid(lines->rows, lines->at, LINE_HOLD) : (struct uuid){ { 0 } };
         struct uuid hold = at < story->life_count ? story->lives[at].hold : of_line;
         if (has_line && memcmp(of_line.bytes, hold.bytes, sizeof(hold.bytes)) < 0)
             hold = of_line;

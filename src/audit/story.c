@@ -15,10 +15,10 @@
 
 /* One audit row, cut from the result. */
 struct entry {
-    bool           has_version, has_hold, has_until;
-    int64_t        version;
-    struct slice   action, user, reason;
-    struct uuid    hold;
+    bool has_version, has_hold, has_until;
+    int64_t version;
+    struct slice action, user, reason;
+    struct uuid hold;
     struct db_time at, until;
 };
 
@@ -46,7 +46,8 @@ story_fini(struct story *story)
 }
 
 void
-story_wrong(struct story *story, const char *kind, const struct uuid *other, const char *format, ...)
+story_wrong(struct story *story, const char *kind, const struct uuid *other, const char *format,
+            ...)
 {
     va_list args;
     struct audit_violation *violation =
@@ -111,7 +112,8 @@ set_user(struct story *story, struct slice user)
 /* --- what may be --------------------------------------------------------------- */
 
 #define STATE(status) (1u << (status))
-#define STATE_ANY     (STATE(SEAT_AVAILABLE) | STATE(SEAT_HELD) | STATE(SEAT_SOLD) | STATE(SEAT_BLOCKED))
+#define STATE_ANY                                                                                  \
+    (STATE(SEAT_AVAILABLE) | STATE(SEAT_HELD) | STATE(SEAT_SOLD) | STATE(SEAT_BLOCKED))
 
 static bool
 legal(struct story *story, const struct entry *entry, unsigned states)
@@ -119,7 +121,8 @@ legal(struct story *story, const struct entry *entry, unsigned states)
     if (states & STATE(story->status))
         return true;
     story_wrong(story, "illegal_step", &entry->hold, "%.*s at version %lld on a seat that is %s",
-                SLICE_ARG(entry->action), (long long)entry->version, seat_status_word(story->status));
+                SLICE_ARG(entry->action), (long long)entry->version,
+                seat_status_word(story->status));
     return false;
 }
 
@@ -127,7 +130,8 @@ static void
 check_hold(struct story *story, const struct entry *entry)
 {
     if (!uuid_equal(&entry->hold, &story->hold))
-        story_wrong(story, "wrong_hold", &entry->hold, "%.*s at version %lld is not by the hold that has the seat",
+        story_wrong(story, "wrong_hold", &entry->hold,
+                    "%.*s at version %lld is not by the hold that has the seat",
                     SLICE_ARG(entry->action), (long long)entry->version);
 }
 
@@ -136,7 +140,8 @@ static void
 check_alive(struct story *story, const struct entry *entry)
 {
     if (story->until.us != 0 && entry->at.us >= story->until.us)
-        story_wrong(story, "after_end", &entry->hold, "%.*s at version %lld came %lld us after the hold's end",
+        story_wrong(story, "after_end", &entry->hold,
+                    "%.*s at version %lld came %lld us after the hold's end",
                     SLICE_ARG(entry->action), (long long)entry->version,
                     (long long)(entry->at.us - story->until.us));
 }
@@ -147,13 +152,13 @@ static void
 seat_held(struct story *story, const struct entry *entry)
 {
     if (story->status == SEAT_HELD || story->status == SEAT_SOLD)
-        story_wrong(story, "overlap", &entry->hold, "taken at version %lld in the life of another hold",
-                    (long long)entry->version);
+        story_wrong(story, "overlap", &entry->hold,
+                    "taken at version %lld in the life of another hold", (long long)entry->version);
     else
         (void)legal(story, entry, STATE(SEAT_AVAILABLE));
     if (!entry->has_hold || !entry->has_until || entry->user.len == 0)
-        story_wrong(story, "incomplete", &entry->hold, "seat_held at version %lld lacks hold, user or end",
-                    (long long)entry->version);
+        story_wrong(story, "incomplete", &entry->hold,
+                    "seat_held at version %lld lacks hold, user or end", (long long)entry->version);
     else if (entry->until.us <= entry->at.us)
         story_wrong(story, "born_dead", &entry->hold, "held at version %lld until before it began",
                     (long long)entry->version);
@@ -227,7 +232,8 @@ seat_released(struct story *story, const struct entry *entry)
             story_wrong(story, "sold_released", &entry->hold, "a sold seat expired at version %lld",
                         (long long)entry->version);
         else if (expired && entry->at.us < story->until.us)
-            story_wrong(story, "expired_early", &entry->hold, "expired at version %lld, %lld us before its end",
+            story_wrong(story, "expired_early", &entry->hold,
+                        "expired at version %lld, %lld us before its end",
                         (long long)entry->version, (long long)(story->until.us - entry->at.us));
         life_end(story, LIFE_ENDED);
     }
@@ -272,11 +278,11 @@ static const struct {
     const char *action;
     void (*step)(struct story *story, const struct entry *entry);
 } steps[] = {
-    { "seat_held", seat_held },           { "hold_extended", hold_extended },
-    { "hold_changed", hold_changed },     { "hold_transferred", hold_transferred },
-    { "seat_sold", seat_sold },           { "seat_released", seat_released },
-    { "seat_blocked", seat_blocked },     { "seat_unblocked", seat_unblocked },
-    { "seat_removed", seat_removed },     { "seat_added", seat_added },
+    { "seat_held", seat_held },       { "hold_extended", hold_extended },
+    { "hold_changed", hold_changed }, { "hold_transferred", hold_transferred },
+    { "seat_sold", seat_sold },       { "seat_released", seat_released },
+    { "seat_blocked", seat_blocked }, { "seat_unblocked", seat_unblocked },
+    { "seat_removed", seat_removed }, { "seat_added", seat_added },
     { "seat_changed", seat_changed },
 };
 
@@ -286,7 +292,8 @@ static void
 check_version(struct story *story, const struct entry *entry)
 {
     if (!entry->has_version)
-        story_wrong(story, "version_missing", &entry->hold, "%.*s has no version", SLICE_ARG(entry->action));
+        story_wrong(story, "version_missing", &entry->hold, "%.*s has no version",
+                    SLICE_ARG(entry->action));
     else if (entry->version != story->version + 1)
         story_wrong(story, entry->version <= story->version ? "version_double" : "version_gap",
                     &entry->hold, "%.*s makes version %lld after %lld", SLICE_ARG(entry->action),
@@ -300,7 +307,8 @@ static void
 check_time(struct story *story, const struct entry *entry)
 {
     if (story->born && entry->at.us < story->last_at.us)
-        story_wrong(story, "time_backwards", &entry->hold, "%.*s at version %lld was judged before the change before it",
+        story_wrong(story, "time_backwards", &entry->hold,
+                    "%.*s at version %lld was judged before the change before it",
                     SLICE_ARG(entry->action), (long long)entry->version);
     story->last_at = entry->at;
     story->born = true;
@@ -337,6 +345,6 @@ story_tell(struct story *story, const struct pg_result *rows, int row)
             return;
         }
     }
-    story_wrong(story, "unknown_action", &entry.hold, "%.*s at version %lld", SLICE_ARG(entry.action),
-                (long long)entry.version);
+    story_wrong(story, "unknown_action", &entry.hold, "%.*s at version %lld",
+                SLICE_ARG(entry.action), (long long)entry.version);
 }

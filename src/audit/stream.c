@@ -54,7 +54,8 @@ fetch(struct stream *stream)
 
     pg_result_free(&stream->rows);
     snprintf(sql, sizeof(sql), "FETCH " PORTION " FROM %s", stream->cursor);
-    enum pg_outcome outcome = pg_run_text(stream->pg, sql, 0, NULL, stream->deadline, &stream->rows);
+    enum pg_outcome outcome =
+        pg_run_text(stream->pg, sql, 0, NULL, stream->deadline, &stream->rows);
     stream->at = 0;
     stream->count = outcome == PG_DONE ? pg_rows(stream->rows) : 0;
     if (stream->count == 0)

@@ -11,10 +11,10 @@
 
 #define SCOPE "($1 = '' OR org_id = $1) AND ($2 = '' OR event_id = $2)"
 
-static const char entries_sql[] =
-    "SELECT org_id, event_id, seat_id, version, action, hold_id, user_id, at, held_until, reason, id"
-    " FROM audit_log WHERE seat_id IS NOT NULL AND " SCOPE
-    " ORDER BY org_id, event_id, seat_id, version, id";
+static const char entries_sql[] = "SELECT org_id, event_id, seat_id, version, action, hold_id, "
+                                  "user_id, at, held_until, reason, id"
+                                  " FROM audit_log WHERE seat_id IS NOT NULL AND " SCOPE
+                                  " ORDER BY org_id, event_id, seat_id, version, id";
 static const char seats_sql[] =
     "SELECT org_id, event_id, seat_id, version, status, hold_id, user_id, held_until"
     " FROM seats WHERE " SCOPE " ORDER BY org_id, event_id, seat_id";

@@ -15,10 +15,10 @@
 #define BLOCK_MAX_BYTES   65536
 
 struct arena_block {
-    struct arena_block         *next;
-    size_t                      used;
-    size_t                      size;
-    alignas(max_align_t) char   bytes[];
+    struct arena_block *next;
+    size_t used;
+    size_t size;
+    alignas(max_align_t) char bytes[];
 };
 
 static size_t

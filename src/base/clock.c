@@ -28,8 +28,8 @@ struct db_clock {
 
     /* guarded by lock */
     struct sample samples[SAMPLES_MAX]; /* a ring */
-    unsigned      count;                /* of samples, up to SAMPLES_MAX */
-    unsigned      next;                 /* where the next one goes */
+    unsigned count;                     /* of samples, up to SAMPLES_MAX */
+    unsigned next;                      /* where the next one goes */
     struct sample best;                 /* the fastest of them; valid if count > 0 */
 };
 
@@ -115,8 +115,7 @@ db_clock_reset(struct db_clock *clock)
 }
 
 bool
-db_clock_read(struct db_clock *clock, struct mono_time now, struct db_time *time,
-              int64_t *error_us)
+db_clock_read(struct db_clock *clock, struct mono_time now, struct db_time *time, int64_t *error_us)
 {
     lock_take(&clock->lock);
     bool known = clock->count > 0;

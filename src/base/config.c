@@ -19,25 +19,25 @@
 #include "holdfast/ids.h"
 #include "holdfast/log.h"
 
-#define FILE_DEFAULT     "conf/holdfast.conf"
-#define ENV_PREFIX       "HOLDFAST_"
-#define ENV_CONFIG       "HOLDFAST_CONFIG"
-#define FILE_SUFFIX      "_FILE"
-#define ORIGIN_BYTES     256
-#define VALUE_FILE_MAX   (1 << 20) /* a secret of more than a mebibyte is the wrong file */
+#define FILE_DEFAULT   "conf/holdfast.conf"
+#define ENV_PREFIX     "HOLDFAST_"
+#define ENV_CONFIG     "HOLDFAST_CONFIG"
+#define FILE_SUFFIX    "_FILE"
+#define ORIGIN_BYTES   256
+#define VALUE_FILE_MAX (1 << 20) /* a secret of more than a mebibyte is the wrong file */
 
 struct setting {
-    const char      *name;
+    const char *name;
     enum config_kind kind;
-    const char      *fallback;
-    const char      *least; /* NULL: no range */
-    const char      *most;
-    const char      *help;
-    size_t           offset; /* in struct config */
+    const char *fallback;
+    const char *least; /* NULL: no range */
+    const char *most;
+    const char *help;
+    size_t offset; /* in struct config */
 };
 
 static const struct setting settings[] = {
-#define CONFIG(name, kind, fallback, least, most, help) \
+#define CONFIG(name, kind, fallback, least, most, help)                                            \
     { #name, CONFIG_KIND_##kind, fallback, least, most, help, offsetof(struct config, name) },
 #include "holdfast/config.def"
 #undef CONFIG
@@ -45,8 +45,7 @@ static const struct setting settings[] = {
 
 #define SETTINGS_COUNT (sizeof(settings) / sizeof(settings[0]))
 
-static HF_PRINTF(2, 3) bool
-fail(char error[CONFIG_ERROR_BYTES], const char *format, ...)
+static HF_PRINTF(2, 3) bool fail(char error[CONFIG_ERROR_BYTES], const char *format, ...)
 {
     va_list args;
 
@@ -212,8 +211,7 @@ trim(char *text)
 }
 
 static bool
-file_line_set(struct config *config, char *line, const char *place,
-              char error[CONFIG_ERROR_BYTES])
+file_line_set(struct config *config, char *line, const char *place, char error[CONFIG_ERROR_BYTES])
 {
     char origin[ORIGIN_BYTES];
 
@@ -233,8 +231,7 @@ file_line_set(struct config *config, char *line, const char *place,
 }
 
 static bool
-file_lines_set(struct config *config, FILE *file, const char *path,
-               char error[CONFIG_ERROR_BYTES])
+file_lines_set(struct config *config, FILE *file, const char *path, char error[CONFIG_ERROR_BYTES])
 {
     char place[ORIGIN_BYTES - 64]; /* leaves room for the name that follows it in an origin */
     char *line = NULL;
@@ -335,8 +332,7 @@ setting_find_env_file(struct slice name)
 
     if (name.len <= suffix || memcmp(name.ptr + name.len - suffix, FILE_SUFFIX, suffix) != 0)
         return NULL;
-    const struct setting *setting =
-        setting_find_env((struct slice){ name.ptr, name.len - suffix });
+    const struct setting *setting = setting_find_env((struct slice){ name.ptr, name.len - suffix });
     return setting != NULL && config_kind_is_text(setting->kind) ? setting : NULL;
 }
 
@@ -346,8 +342,7 @@ env_is_set_without_suffix(const char *origin)
 {
     char name[ORIGIN_BYTES];
 
-    snprintf(name, sizeof(name), "%.*s", (int)(strlen(origin) - (sizeof(FILE_SUFFIX) - 1)),
-             origin);
+    snprintf(name, sizeof(name), "%.*s", (int)(strlen(origin) - (sizeof(FILE_SUFFIX) - 1)), origin);
     return getenv(name) != NULL;
 }
 
@@ -406,8 +401,8 @@ env_set(struct config *config, char error[CONFIG_ERROR_BYTES])
 struct flag {
     struct slice word; /* "--workers" */
     struct slice name; /* "workers" */
-    const char  *value; /* NULL: there is none */
-    int          words; /* 1 or 2; 0: this word is no flag */
+    const char *value; /* NULL: there is none */
+    int words;         /* 1 or 2; 0: this word is no flag */
 };
 
 static struct flag
@@ -470,8 +465,7 @@ flag_set(struct config *config, const struct flag *flag, char error[CONFIG_ERROR
 
 /* Sets what the flags say and moves the other words together at the front. */
 static bool
-flags_set(struct config *config, int argc, char **argv, int *rest,
-          char error[CONFIG_ERROR_BYTES])
+flags_set(struct config *config, int argc, char **argv, int *rest, char error[CONFIG_ERROR_BYTES])
 {
     int at = 0;
 
@@ -501,8 +495,7 @@ config_check(const struct config *config, char error[CONFIG_ERROR_BYTES])
     enum log_level level;
 
     if ((config->hot_shards & (config->hot_shards - 1)) != 0)
-        return fail(error, "hot_shards: %lld is not a power of two",
-                    (long long)config->hot_shards);
+        return fail(error, "hot_shards: %lld is not a power of two", (long long)config->hot_shards);
     if (!log_level_parse(config->log_level, &level))
         return fail(error, "log_level: '%s' is not debug, info, warn or error", config->log_level);
     if (config->node_id[0] != '\0' && !id_is_valid(slice_of(config->node_id)))
@@ -512,8 +505,7 @@ config_check(const struct config *config, char error[CONFIG_ERROR_BYTES])
 }
 
 bool
-config_load(struct config *config, int argc, char **argv, int *rest,
-            char error[CONFIG_ERROR_BYTES])
+config_load(struct config *config, int argc, char **argv, int *rest, char error[CONFIG_ERROR_BYTES])
 {
     const char *path = getenv(ENV_CONFIG);
 

@@ -13,32 +13,24 @@
 
 struct unit {
     const char *suffix;
-    int64_t     factor;
+    int64_t factor;
 };
 
 /* The first one of each is what a bare number means; then rising, up to the empty end. */
 static const struct unit int_units[] = { { "", 1 }, { NULL, 0 } };
 static const struct unit duration_units[] = {
-    { "", TIME_US_PER_MS },
-    { "ms", TIME_US_PER_MS },
-    { "s", TIME_US_PER_S },
-    { "m", 60LL * TIME_US_PER_S },
-    { "h", 3600LL * TIME_US_PER_S },
-    { NULL, 0 },
+    { "", TIME_US_PER_MS },        { "ms", TIME_US_PER_MS },        { "s", TIME_US_PER_S },
+    { "m", 60LL * TIME_US_PER_S }, { "h", 3600LL * TIME_US_PER_S }, { NULL, 0 },
 };
 static const struct unit size_units[] = {
-    { "", 1 },
-    { "KiB", 1LL << 10 },
-    { "MiB", 1LL << 20 },
-    { "GiB", 1LL << 30 },
-    { NULL, 0 },
+    { "", 1 }, { "KiB", 1LL << 10 }, { "MiB", 1LL << 20 }, { "GiB", 1LL << 30 }, { NULL, 0 },
 };
 
 static const struct unit *
 units_of(enum config_kind kind)
 {
     hf_assert(kind == CONFIG_KIND_INT || kind == CONFIG_KIND_DURATION || kind == CONFIG_KIND_SIZE);
-    return kind == CONFIG_KIND_INT ? int_units
+    return kind == CONFIG_KIND_INT        ? int_units
            : kind == CONFIG_KIND_DURATION ? duration_units
                                           : size_units;
 }

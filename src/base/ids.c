@@ -17,14 +17,14 @@
 #include "base_internal.h"
 #include "holdfast/assert.h"
 
-#define POOL_BYTES     256  /* getrandom gives up to 256 bytes without interruption */
+#define POOL_BYTES     256   /* getrandom gives up to 256 bytes without interruption */
 #define SEQUENCE_MAX   0xfff /* the 12 bits of rand_a */
 #define SEQUENCE_START 0x7ff /* starts in the lower half: room for 2,048 ids in the millisecond */
 
 /* One per thread: no lock, no shared cache line. */
 struct id_source {
-    uint8_t  pool[POOL_BYTES];
-    size_t   left; /* unused bytes at the pool's end */
+    uint8_t pool[POOL_BYTES];
+    size_t left; /* unused bytes at the pool's end */
     uint64_t last_ms;
     uint32_t sequence;
 };
@@ -100,8 +100,8 @@ uuid_v7_new(void)
 static bool
 id_char_is_valid(unsigned char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
 }
 
 bool

@@ -27,24 +27,24 @@ _Static_assert(JSON_DEPTH_MAX <= 64, "the open containers are the bits of a uint
 
 struct name {
     const unsigned char *ptr; /* between the quotes, escapes as written */
-    size_t               len;
-    bool                 escaped;
+    size_t len;
+    bool escaped;
 };
 
 struct scan {
     const unsigned char *start;
     const unsigned char *at;
     const unsigned char *end;
-    const char          *reason; /* set by the first failure; `at` is then its place */
+    const char *reason; /* set by the first failure; `at` is then its place */
 
-    int      depth;
-    uint64_t objects;              /* bit d-1: the container at depth d is an object */
-    size_t   base[JSON_DEPTH_MAX]; /* where the names of the object at depth d begin */
+    int depth;
+    uint64_t objects;            /* bit d-1: the container at depth d is an object */
+    size_t base[JSON_DEPTH_MAX]; /* where the names of the object at depth d begin */
 
     struct name *names; /* inline_names, or malloc'ed */
-    size_t       name_count;
-    size_t       name_capacity;
-    struct name  inline_names[NAMES_INLINE];
+    size_t name_count;
+    size_t name_capacity;
+    struct name inline_names[NAMES_INLINE];
 };
 
 enum step {
@@ -71,8 +71,7 @@ unexpected(struct scan *s)
 static void
 skip_space(struct scan *s)
 {
-    while (s->at < s->end &&
-           (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t'))
+    while (s->at < s->end && (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t'))
         s->at++;
 }
 
@@ -125,7 +124,7 @@ static size_t
 utf8_sequence(const unsigned char *at, const unsigned char *end)
 {
     unsigned char lead = at[0], least = 0x80, most = 0xBF; /* of the second byte */
-    size_t        len;
+    size_t len;
 
     if (lead >= 0xC2 && lead <= 0xDF)
         len = 2;
@@ -157,7 +156,7 @@ static bool
 scan_unicode_escape(struct scan *s)
 {
     const unsigned char *backslash = s->at - 1;
-    int32_t              code = hex4(s->at + 1, s->end);
+    int32_t code = hex4(s->at + 1, s->end);
 
     if (code < 0)
         return fail(s, backslash, "\\u needs four hexadecimal digits");
@@ -240,7 +239,7 @@ static uint32_t
 escaped_code_point(const unsigned char **at, const unsigned char *end)
 {
     unsigned char c = *(*at)++;
-    uint32_t      code;
+    uint32_t code;
 
     switch (c) {
     case 'b':
@@ -273,8 +272,8 @@ static uint32_t
 next_code_point(const unsigned char **at, const unsigned char *end)
 {
     unsigned char c = *(*at)++;
-    uint32_t      code;
-    int           more;
+    uint32_t code;
+    int more;
 
     if (c == '\\')
         return escaped_code_point(at, end);
@@ -306,7 +305,7 @@ static int
 compare_names(const struct name *a, const struct name *b)
 {
     size_t shorter = a->len < b->len ? a->len : b->len;
-    int    order;
+    int order;
 
     if (a->escaped || b->escaped)
         return compare_escaped(a, b);
@@ -319,7 +318,7 @@ static int
 compare_for_sort(const void *a, const void *b)
 {
     const struct name *name_a = a, *name_b = b;
-    int                order = compare_names(name_a, name_b);
+    int order = compare_names(name_a, name_b);
 
     return order != 0 ? order : (name_a->ptr > name_b->ptr) - (name_a->ptr < name_b->ptr);
 }
@@ -341,8 +340,8 @@ fail_twice(struct scan *s, const struct name *second)
 static bool
 names_grow(struct scan *s)
 {
-    size_t       capacity = s->name_capacity * 2;
-    bool         is_inline = s->names == s->inline_names;
+    size_t capacity = s->name_capacity * 2;
+    bool is_inline = s->names == s->inline_names;
     struct name *names;
 
     names = realloc(is_inline ? NULL : s->names, capacity * sizeof(*names));
@@ -383,8 +382,8 @@ names_push(struct scan *s, const struct name *name)
 static bool
 names_pop(struct scan *s)
 {
-    size_t       base = names_base(s);
-    size_t       count = s->name_count - base;
+    size_t base = names_base(s);
+    size_t count = s->name_count - base;
     struct name *names = s->names + base;
 
     s->name_count = base;
@@ -574,7 +573,7 @@ bool
 json_scan(struct slice text, struct json_error *error)
 {
     struct scan s; /* only what is used gets set: the arrays are large */
-    enum step   step = STEP_VALUE;
+    enum step step = STEP_VALUE;
 
     s.start = (const unsigned char *)(text.len > 0 ? text.ptr : "");
     s.at = s.start;

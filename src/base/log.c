@@ -25,7 +25,7 @@
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
 
 static _Atomic int level_least = LOG_INFO;
-static char        node[ID_BYTES_MAX + 1]; /* fixed before the first thread starts */
+static char node[ID_BYTES_MAX + 1]; /* fixed before the first thread starts */
 static struct lock write_lock = { PTHREAD_MUTEX_INITIALIZER, LOCK_LOG };
 
 void

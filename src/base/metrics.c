@@ -23,19 +23,19 @@
 #include "holdfast/assert.h"
 #include "holdfast/slice.h"
 
-#define STRIPES       16
-#define CACHE_LINE    64
-#define BUCKETS_MAX   18 /* the last one is +Inf */
-#define REQUEST_SLOTS 2048 /* a power of two; some 60 routes with a dozen codes each fit easily */
-#define REQUEST_PROBES 32  /* slots looked at before a pair counts as "other" */
+#define STRIPES        16
+#define CACHE_LINE     64
+#define BUCKETS_MAX    18   /* the last one is +Inf */
+#define REQUEST_SLOTS  2048 /* a power of two; some 60 routes with a dozen codes each fit easily */
+#define REQUEST_PROBES 32   /* slots looked at before a pair counts as "other" */
 
 /* After the table one slot per status, for the route "other". */
 #define REQUEST_COUNTS (REQUEST_SLOTS + HF_STATUS_COUNT)
 
 /* Upper bounds, inclusive; microseconds, printed as seconds. */
 static const uint64_t seconds_bounds[] = {
-    50,     100,    200,    500,     1000,    2000,    5000,    10000,    20000,
-    50000,  100000, 200000, 500000,  1000000, 2000000, 5000000, 10000000,
+    50,    100,    200,    500,    1000,    2000,    5000,    10000,    20000,
+    50000, 100000, 200000, 500000, 1000000, 2000000, 5000000, 10000000,
 };
 static const uint64_t count_bounds[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024 };
 
@@ -95,8 +95,8 @@ static const struct metric_row histogram_rows[] = {
 #undef HISTOGRAM
 };
 
-static struct stripe    stripes[STRIPES];
-static struct gauge     gauges[METRIC_GAUGE_COUNT];
+static struct stripe stripes[STRIPES];
+static struct gauge gauges[METRIC_GAUGE_COUNT];
 static _Atomic uint64_t request_keys[REQUEST_SLOTS]; /* 0: free */
 
 /* ---- counting ---- */
@@ -192,9 +192,9 @@ request_slot_is(size_t at, uint64_t key)
 {
     uint64_t found = atomic_load_explicit(&request_keys[at], memory_order_relaxed);
 
-    if (found == 0 && atomic_compare_exchange_strong_explicit(
-                          &request_keys[at], &found, key, memory_order_relaxed,
-                          memory_order_relaxed))
+    if (found == 0 &&
+        atomic_compare_exchange_strong_explicit(&request_keys[at], &found, key,
+                                                memory_order_relaxed, memory_order_relaxed))
         return true;
     return found == key;
 }
@@ -410,9 +410,9 @@ write_rows(struct buf *out, const struct metric_row *rows, size_t rows_count, co
 }
 
 struct request_line {
-    const char    *route;
+    const char *route;
     enum hf_status status;
-    uint64_t       count;
+    uint64_t count;
 };
 
 static int

@@ -9,7 +9,7 @@
 #include "holdfast/assert.h"
 
 struct status_row {
-    int         http;
+    int http;
     const char *code;
     const char *text;
 };

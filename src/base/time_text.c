@@ -11,11 +11,11 @@
 #include "base_internal.h"
 #include "holdfast/clock.h"
 
-#define DAYS_PER_ERA        146097
-#define DAYS_TO_UNIX_EPOCH  719468 /* from 0000-03-01 to 1970-01-01 */
-#define SECONDS_PER_DAY     86400
-#define TIME_US_MIN         (-62167219200LL * TIME_US_PER_S)     /* 0000-01-01 */
-#define TIME_US_MAX         (253402300800LL * TIME_US_PER_S - 1) /* the end of 9999 */
+#define DAYS_PER_ERA       146097
+#define DAYS_TO_UNIX_EPOCH 719468 /* from 0000-03-01 to 1970-01-01 */
+#define SECONDS_PER_DAY    86400
+#define TIME_US_MIN        (-62167219200LL * TIME_US_PER_S)     /* 0000-01-01 */
+#define TIME_US_MAX        (253402300800LL * TIME_US_PER_S - 1) /* the end of 9999 */
 
 struct date {
     int year, month, day;
@@ -109,7 +109,7 @@ db_time_format(struct db_time time, char text[DB_TIME_TEXT_BYTES])
 struct reader {
     const char *at;
     const char *end;
-    bool        bad;
+    bool bad;
 };
 
 static int
@@ -227,7 +227,7 @@ db_time_parse(struct slice text, struct db_time *time)
     int offset = take_offset_seconds(&r);
     if (r.bad || r.at != r.end)
         return false;
-    time->us = (days_from_date(date) * SECONDS_PER_DAY + second_of_day - offset) * TIME_US_PER_S +
-               us;
+    time->us =
+        (days_from_date(date) * SECONDS_PER_DAY + second_of_day - offset) * TIME_US_PER_S + us;
     return true;
 }

@@ -26,7 +26,7 @@ struct pg_statement_text {
 extern const struct pg_statement_text pg_statements[STATEMENT_COUNT];
 
 struct pg_migration {
-    int         number;
+    int number;
     const char *name;
     const char *checksum; /* SHA-256 of the file, in hexadecimal */
     const char *sql;
@@ -36,8 +36,8 @@ extern const int pg_migration_count;
 
 /* --- a connection ------------------------------------------------------- */
 
-#define PG_ERROR_BYTES      512
-#define PG_SQLSTATE_BYTES   6
+#define PG_ERROR_BYTES       512
+#define PG_SQLSTATE_BYTES    6
 #define PG_CONNECT_TIMEOUT_S "2" /* for each host and address; libpq takes no less */
 #define PG_SESSION_US        (5 * INT64_C(1000000)) /* to set a session up and prepare it all */
 #define PG_BACKOFF_MIN_US    (50 * INT64_C(1000))
@@ -48,40 +48,40 @@ extern const int pg_migration_count;
 
 /* A transaction between pg_tx_begin and pg_tx_end. */
 struct pg_tx {
-    bool             open;
-    bool             flushed;     /* the answers to all that was queued were asked for */
-    bool             closed;      /* COMMIT or ROLLBACK and a Sync are queued */
-    bool             commit_sent; /* from here on a lost connection means PG_UNKNOWN */
-    bool             failed;
-    bool             warned;      /* a warning came while COMMIT was being answered */
-    enum pg_outcome  failure;     /* the first one, when failed */
+    bool open;
+    bool flushed;     /* the answers to all that was queued were asked for */
+    bool closed;      /* COMMIT or ROLLBACK and a Sync are queued */
+    bool commit_sent; /* from here on a lost connection means PG_UNKNOWN */
+    bool failed;
+    bool warned;             /* a warning came while COMMIT was being answered */
+    enum pg_outcome failure; /* the first one, when failed */
     struct mono_time deadline;
-    int              queued;      /* commands sent, in order: BEGIN, batch id, ... */
-    int              answered;
-    int              sync_at; /* how many commands came before the flush's Sync; NO_SYNC: none is due */
-    int              statements_end; /* when closed: where the caller's statements end */
-    int              commit_at;      /* the place of COMMIT among them */
-    const char      *names[PG_TX_NAMED_MAX];
+    int queued; /* commands sent, in order: BEGIN, batch id, ... */
+    int answered;
+    int sync_at;        /* how many commands came before the flush's Sync; NO_SYNC: none is due */
+    int statements_end; /* when closed: where the caller's statements end */
+    int commit_at;      /* the place of COMMIT among them */
+    const char *names[PG_TX_NAMED_MAX];
 };
 
 struct pg {
     /* fixed after pg_new */
     const struct config *config;
-    struct pg_identity  *identity;
-    struct db_clock     *clock;
-    char                 application_name[64];
+    struct pg_identity *identity;
+    struct db_clock *clock;
+    char application_name[64];
 
-    PGconn          *conn;        /* NULL: not connected */
-    unsigned         generation;  /* of the identity, when this session was opened */
-    struct mono_time clock_at;    /* when the clock was last observed */
-    struct mono_time try_at;      /* not before this */
-    int64_t          backoff_us;
+    PGconn *conn;              /* NULL: not connected */
+    unsigned generation;       /* of the identity, when this session was opened */
+    struct mono_time clock_at; /* when the clock was last observed */
+    struct mono_time try_at;   /* not before this */
+    int64_t backoff_us;
 
     struct pg_tx tx;
 
     char sqlstate[PG_SQLSTATE_BYTES]; /* of the last failure; "" if the server gave none */
     char error[PG_ERROR_BYTES];
-    char logged[PG_ERROR_BYTES];      /* what the log was told last: each change once */
+    char logged[PG_ERROR_BYTES]; /* what the log was told last: each change once */
 };
 
 /* --- sqlstate.c --------------------------------------------------------- */
@@ -133,7 +133,8 @@ void pg_log_failure(struct pg *pg, const char *what, const char *statement);
 
 /* --- session.c, identity.c -------------------------------------------------- */
 
-/* Sets and checks the session, reads the identity, prepares, observes the clock. False: unusable. */
+/* Sets and checks the session, reads the identity, prepares, observes the clock. False: unusable.
+ */
 bool pg_session_open(struct pg *pg);
 bool pg_session_observe_clock(struct pg *pg, struct mono_time deadline);
 

@@ -15,8 +15,9 @@
 
 #include "holdfast/log.h"
 
-#define LOCK_KEY "7525352680829580148" /* "holdfast" as a number: whoever migrates it takes this   \
-                                        */
+#define LOCK_KEY                                                                                   \
+    "7525352680829580148" /* "holdfast" as a number: whoever migrates it takes this                \
+                           */
 
 static const char settings_sql[] =
     "SET synchronous_commit = on; SET lock_timeout = 0; SET statement_timeout = 0;"

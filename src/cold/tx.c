@@ -112,7 +112,8 @@ void
 pg_tx_begin(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
 {
     hf_assert(!pg->tx.open);
-    pg->tx = (struct pg_tx){ .open = true, .deadline = deadline, .flushed = true, .sync_at = NO_SYNC };
+    pg->tx =
+        (struct pg_tx){ .open = true, .deadline = deadline, .flushed = true, .sync_at = NO_SYNC };
     if (pg->conn == NULL) {
         tx_lost(pg);
         return;

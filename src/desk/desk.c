@@ -18,27 +18,27 @@
 #define REPLAN_US        (10 * (int64_t)TIME_US_PER_S)
 
 struct desk_thread {
-    struct desk      *desk;
-    pthread_t         thread;
-    bool              started;
-    struct mono_time  replan_at; /* the thread's own */
+    struct desk *desk;
+    pthread_t thread;
+    bool started;
+    struct mono_time replan_at; /* the thread's own */
     struct desk_tools tools;
 };
 
 struct desk {
     /* fixed after start */
-    int64_t             queue_max;
-    int                 thread_count;
+    int64_t queue_max;
+    int thread_count;
     struct desk_thread *threads;
 
     /* guarded by lock */
-    struct lock         lock;        /* rank QUEUE */
-    pthread_cond_t      work;        /* something waits, or it is over */
-    pthread_cond_t      idle;        /* nothing is outstanding */
-    struct desk_job    *first, **last;
-    int64_t             waiting;
-    int64_t             outstanding; /* waiting, or running */
-    bool                stopping;    /* what still waits is answered with fail, then the threads end */
+    struct lock lock;    /* rank QUEUE */
+    pthread_cond_t work; /* something waits, or it is over */
+    pthread_cond_t idle; /* nothing is outstanding */
+    struct desk_job *first, **last;
+    int64_t waiting;
+    int64_t outstanding; /* waiting, or running */
+    bool stopping;       /* what still waits is answered with fail, then the threads end */
 };
 
 /* --- the queue --------------------------------------------------------- */
@@ -152,7 +152,8 @@ desk_main(void *argument)
 
     /* Connecting takes longer than a read should: it is done before somebody waits for it. */
     if (!pg_ready(self->tools.pg))
-        LOG_EVENT(LOG_WARN, "desk_without_postgres", log_text("error", pg_last_error(self->tools.pg)));
+        LOG_EVENT(LOG_WARN, "desk_without_postgres",
+                  log_text("error", pg_last_error(self->tools.pg)));
     while ((job = take(self->desk, &stopping)) != NULL) {
         do_job(self, job, stopping);
         job_is_done(self->desk);

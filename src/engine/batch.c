@@ -56,11 +56,12 @@ static void
 send_locks(struct batch *batch)
 {
     int64_t users[BATCH_MOST], holds[BATCH_MOST];
-    int     user_count = 0, hold_count = 0;
+    int user_count = 0, hold_count = 0;
     for (int i = 0; i < batch->count; i++) {
         const struct op *op = batch->ops[i];
         if (op_needs_user_lock(op))
-            users[user_count++] = user_lock_key(op->org, op->kind == OP_TRANSFER ? op->to_user : op->user);
+            users[user_count++] =
+                user_lock_key(op->org, op->kind == OP_TRANSFER ? op->to_user : op->user);
         if (op_is_change(op))
             holds[hold_count++] = hold_lock_key(&op->hold_id);
     }
@@ -88,9 +89,11 @@ batch_has(const struct batch *batch, bool (*is)(const struct op *op))
 void
 send_lock_areas(struct batch *batch)
 {
-    struct worker   *worker = batch->worker;
-    struct pg_array *org = worker_array(worker, 0, PG_TEXT), *event = worker_array(worker, 1, PG_TEXT);
-    struct pg_array *area = worker_array(worker, 2, PG_TEXT), *hold_org = worker_array(worker, 3, PG_TEXT);
+    struct worker *worker = batch->worker;
+    struct pg_array *org = worker_array(worker, 0, PG_TEXT),
+                    *event = worker_array(worker, 1, PG_TEXT);
+    struct pg_array *area = worker_array(worker, 2, PG_TEXT),
+                    *hold_org = worker_array(worker, 3, PG_TEXT);
     struct pg_array *hold = worker_array(worker, 4, PG_UUID);
     struct pg_params params;
 
@@ -131,13 +134,14 @@ send_read_holds(struct batch *batch, const struct slice *orgs, const struct uuid
     pg_tx_send(batch->worker->pg, STATEMENT_READ_HOLDS, &params);
 }
 
-/* The holds of the changes, as they are after them; pos in the result is the op's place among the changes. */
+/* The holds of the changes, as they are after them; pos in the result is the op's place among the
+ * changes. */
 static void
 send_views(struct batch *batch)
 {
     struct slice orgs[BATCH_MOST];
-    struct uuid  holds[BATCH_MOST];
-    int          count = 0;
+    struct uuid holds[BATCH_MOST];
+    int count = 0;
     for (int i = 0; i < batch->count; i++) {
         if (!op_is_change(batch->ops[i]))
             continue;
@@ -180,7 +184,7 @@ static bool
 skip_next(struct batch *batch)
 {
     struct pg_result *ignored = NULL;
-    bool              more = batch_next(batch, &ignored);
+    bool more = batch_next(batch, &ignored);
     pg_result_free(&ignored);
     return more;
 }
@@ -193,11 +197,13 @@ read_results(struct batch *batch)
         return false;
     if ((changes || areas) && !skip_next(batch))
         return false;
-    if (areas && (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
+    if (areas &&
+        (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
         return false;
     if (batch_has(batch, op_is_seat_hold) && !batch_next(batch, &batch->rows.seats))
         return false;
-    return !changes || (batch_next(batch, &batch->rows.changes) && batch_next(batch, &batch->rows.views));
+    return !changes ||
+           (batch_next(batch, &batch->rows.changes) && batch_next(batch, &batch->rows.views));
 }
 
 void
@@ -264,10 +270,10 @@ show(struct batch *batch)
 static void
 show_after(struct batch *batch)
 {
-    struct slice     orgs[BATCH_MOST];
-    struct uuid      holds[BATCH_MOST];
+    struct slice orgs[BATCH_MOST];
+    struct uuid holds[BATCH_MOST];
     struct pg_params params;
-    int              count = collect_shows(batch, orgs, holds);
+    int count = collect_shows(batch, orgs, holds);
     if (count == 0)
         return;
     struct pg_array *org = worker_array(batch->worker, 0, PG_TEXT);
@@ -279,7 +285,8 @@ show_after(struct batch *batch)
     pg_params_init(&params);
     pg_param_array(&params, org);
     pg_param_array(&params, hold);
-    if (pg_run(batch->worker->pg, STATEMENT_READ_HOLDS, &params, batch->deadline, &batch->rows.shown) != PG_DONE)
+    if (pg_run(batch->worker->pg, STATEMENT_READ_HOLDS, &params, batch->deadline,
+               &batch->rows.shown) != PG_DONE)
         pg_result_free(&batch->rows.shown);
     show(batch);
 }
@@ -289,8 +296,8 @@ static bool
 show_within(struct batch *batch)
 {
     struct slice orgs[BATCH_MOST];
-    struct uuid  holds[BATCH_MOST];
-    int          count = collect_shows(batch, orgs, holds);
+    struct uuid holds[BATCH_MOST];
+    int count = collect_shows(batch, orgs, holds);
     if (count == 0)
         return true;
     send_read_holds(batch, orgs, holds, count);
@@ -314,8 +321,8 @@ enum hf_status
 batch_outcome(struct batch *batch)
 {
     const struct timespec pause = { .tv_nsec = SETTLE_PAUSE_NS };
-    struct mono_time      deadline = { mono_now().us + batch->worker->node->config->request_timeout };
-    bool                  committed = false;
+    struct mono_time deadline = { mono_now().us + batch->worker->node->config->request_timeout };
+    bool committed = false;
     while (mono_now().us < deadline.us) {
         if (pg_settle_outcome(batch->worker->pg, &batch->id, deadline, &committed) == PG_DONE) {
             metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
@@ -333,7 +340,8 @@ batch_run_again(struct batch *batch, bool committed)
         struct op *op = batch->ops[i];
         op->may_have_run = op->may_have_run || committed;
         if (committed && op->kind == OP_EXTEND && !op->keyed)
-            engine_refuse(batch->worker->engine, op, HF_OUTCOME_UNKNOWN); /* twice would be too far */
+            engine_refuse(batch->worker->engine, op,
+                          HF_OUTCOME_UNKNOWN); /* twice would be too far */
         else
             op_again(batch->worker, op);
     }
@@ -361,10 +369,10 @@ batch_release(struct batch *batch)
 void
 batch_settle(struct batch *batch)
 {
-    struct engine     *engine = batch->worker->engine;
-    struct op         *answers[BATCH_MOST];
-    int                answer_count = 0;
-    struct mono_time   start = mono_now();
+    struct engine *engine = batch->worker->engine;
+    struct op *answers[BATCH_MOST];
+    int answer_count = 0;
+    struct mono_time start = mono_now();
     struct waiter_list waiters;
 
     waiter_list_init(&waiters);
@@ -455,7 +463,7 @@ transact(struct batch *batch)
     batch_begin(batch);
     send_statements(batch);
     pg_tx_commit(pg);
-    bool            complete = read_results(batch);
+    bool complete = read_results(batch);
     enum pg_outcome outcome = pg_tx_end(pg);
     if (complete)
         judge(batch);
@@ -501,7 +509,8 @@ static void
 log_failure(const struct batch *batch, const char *event)
 {
     LOG_EVENT(LOG_ERROR, event, log_text("sqlstate", pg_last_sqlstate(batch->worker->pg)),
-              log_text("error", pg_last_error(batch->worker->pg)), log_int("requests", batch->count),
+              log_text("error", pg_last_error(batch->worker->pg)),
+              log_int("requests", batch->count),
               log_slice("request_id", batch->ops[0]->request_id));
 }
 
@@ -523,7 +532,7 @@ batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats
     if (batch->count == 0)
         return false; /* all have their answers */
     const char *state = pg_last_sqlstate(batch->worker->pg);
-    bool        again = outcome == PG_REPEAT && repeats < REPEATS_MAX;
+    bool again = outcome == PG_REPEAT && repeats < REPEATS_MAX;
     /* A line that came in, or was closed, after the statement's snapshot: once more sees it. */
     if (outcome == PG_DATA_ERROR && repeats == 0)
         again = strcmp(state, "23505") == 0 || strcmp(state, "P0001") == 0;
@@ -559,7 +568,7 @@ batch_end(struct batch *batch, enum pg_outcome outcome)
 void
 batch_run(struct worker *worker, struct op **ops, int count)
 {
-    struct batch    batch = { .worker = worker, .ops = ops, .count = count };
+    struct batch batch = { .worker = worker, .ops = ops, .count = count };
     enum pg_outcome outcome;
 
     for (int repeats = 0;; repeats++) {

@@ -97,12 +97,13 @@ static bool
 memory_refuses(struct engine *engine, struct op *op)
 {
     struct mono_time mono = mono_now();
-    struct db_time   now;
-    int64_t          error_us;
-    bool             refused = false;
+    struct db_time now;
+    int64_t error_us;
+    bool refused = false;
 
     if (op->kind != OP_HOLD || op->keyed || op->grow || op->area_count > 0 ||
-        !db_clock_read(engine->node->clock, mono, &now, &error_us) || !event_lets_in(engine, op, mono))
+        !db_clock_read(engine->node->clock, mono, &now, &error_us) ||
+        !event_lets_in(engine, op, mono))
         return false;
     for (int i = op->seat_count - 1; i >= 0; i--) {
         struct op_seat *seat = &op->seats[i];
@@ -148,7 +149,7 @@ order_claims(struct engine *engine, struct op *op)
         return false;
     for (int i = 0; i < op->seat_count; i++) {
         struct seat_key key = op_seat_key(op, &op->seats[i]);
-        int             at = i;
+        int at = i;
         for (; at > 0; at--) {
             struct seat_key before = op_seat_key(op, &op->seats[op->claim_order[at - 1]]);
             if (hot_table_order(engine->node->hot, &before, &key) <= 0)
@@ -172,14 +173,15 @@ static bool
 claim_seats(struct engine *engine, struct op *op, struct waiter_list *waiters)
 {
     static const struct db_time no_time = { 0 };
-    bool                        keyed = op->keyed;
+    bool keyed = op->keyed;
     while (op_takes_seats(op) && op->claim_next < op->seat_count) {
-        struct op_seat  *seat = &op->seats[op->claim_order[op->claim_next]];
-        struct seat_key  key = op_seat_key(op, seat);
+        struct op_seat *seat = &op->seats[op->claim_order[op->claim_next]];
+        struct seat_key key = op_seat_key(op, seat);
         struct seat_view view;
         /* Memory was asked for all of them just before; from here on Postgres judges. */
-        enum hot_answer answer = hot_table_claim(engine->node->hot, &key, op->user_hash, false, no_time,
-                                                 0, mono_now(), keyed ? NULL : &op->waiter, &view);
+        enum hot_answer answer =
+            hot_table_claim(engine->node->hot, &key, op->user_hash, false, no_time, 0, mono_now(),
+                            keyed ? NULL : &op->waiter, &view);
         if (answer == HOT_PARKED) {
             if (keyed)
                 return true;

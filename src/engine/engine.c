@@ -156,7 +156,9 @@ count_outcome(const struct op *op)
         else if (status_http(op->status) >= 500)
             metric_add(METRIC_HOLDS_FAILED_TOTAL, 1);
         else
-            metric_add(op->tier == TIER_HOT ? METRIC_HOLDS_REFUSED_HOT_TOTAL : METRIC_HOLDS_REFUSED_PG_TOTAL, 1);
+            metric_add(op->tier == TIER_HOT ? METRIC_HOLDS_REFUSED_HOT_TOTAL
+                                            : METRIC_HOLDS_REFUSED_PG_TOTAL,
+                       1);
         return;
     }
     if (op->status != HF_OK || op->same)
@@ -181,7 +183,8 @@ count_outcome(const struct op *op)
     case OP_EXPIRE:
         metric_add(METRIC_HOLDS_EXPIRED_TOTAL, 1);
         if (op->judged_at.us > op->ends_at.us && op->ends_at.us > 0)
-            metric_observe(METRIC_EXPIRY_LAG_SECONDS, (uint64_t)(op->judged_at.us - op->ends_at.us));
+            metric_observe(METRIC_EXPIRY_LAG_SECONDS,
+                           (uint64_t)(op->judged_at.us - op->ends_at.us));
         break;
     case OP_HOLD:
     case OP_ANSWER:
@@ -197,7 +200,7 @@ void_late_grant(struct engine *engine, struct op *op)
     if (!grants || op->hold == NULL || op->hold->status != HOLD_ACTIVE)
         return;
     struct db_time now;
-    int64_t        error_us;
+    int64_t error_us;
     if (db_clock_read(engine->node->clock, mono_now(), &now, &error_us) &&
         now.us - error_us >= op->hold->held_until.us)
         op_fail(op, HF_HOLD_EXPIRED);

@@ -23,38 +23,38 @@
 #include "holdfast/engine.h"
 #include "holdfast/op_queue.h"
 
-#define ENGINE_ARRAYS   20   /* the most array parameters of one statement */
-#define BATCH_MOST      1024 /* the most that batch_max can be */
-#define LOCKED_TRIES    3  /* of a hold that met another node's row lock */
-#define PREPARED_MAX    8  /* times that an op is prepared anew before we give up */
-#define REPEATS_MAX     3  /* of a transaction after a deadlock or lock timeout */
+#define ENGINE_ARRAYS 20   /* the most array parameters of one statement */
+#define BATCH_MOST    1024 /* the most that batch_max can be */
+#define LOCKED_TRIES  3    /* of a hold that met another node's row lock */
+#define PREPARED_MAX  8    /* times that an op is prepared anew before we give up */
+#define REPEATS_MAX   3    /* of a transaction after a deadlock or lock timeout */
 
 struct engine {
-    struct node     *node;
+    struct node *node;
     struct op_queue *queue;
-    int              worker_count;
-    struct worker   *workers;
-    _Atomic int64_t  outstanding;
+    int worker_count;
+    struct worker *workers;
+    _Atomic int64_t outstanding;
     _Atomic unsigned replan; /* counts up when plans should be made anew */
-    _Atomic bool     store_up, warm_up;
+    _Atomic bool store_up, warm_up;
 };
 
 struct worker {
-    struct engine  *engine;
-    struct node    *node;
-    pthread_t       thread;
-    bool            started;
-    unsigned        replan_seen;
-    _Atomic bool    up;     /* it had a connection when it last looked */
-    uint64_t        random; /* state of the jitter */
-    struct pg      *pg;
-    struct warm    *warm;
-    struct op     **ops;    /* room for one batch */
+    struct engine *engine;
+    struct node *node;
+    pthread_t thread;
+    bool started;
+    unsigned replan_seen;
+    _Atomic bool up; /* it had a connection when it last looked */
+    uint64_t random; /* state of the jitter */
+    struct pg *pg;
+    struct warm *warm;
+    struct op **ops; /* room for one batch */
     struct pg_array arrays[ENGINE_ARRAYS];
 
     /* what the Redis steps are about; grows and stays */
     struct warm_hold *warm_holds;
-    int               warm_capacity;
+    int warm_capacity;
 };
 
 /* The results of one transaction's statements; those not sent are NULL. */
@@ -63,11 +63,11 @@ struct batch_rows {
 };
 
 struct batch {
-    struct worker    *worker;
-    struct op       **ops;
-    int               count;
-    struct uuid       id;
-    struct mono_time  began, deadline;
+    struct worker *worker;
+    struct op **ops;
+    int count;
+    struct uuid id;
+    struct mono_time began, deadline;
     struct batch_rows rows;
 };
 
@@ -100,7 +100,8 @@ void engine_refuse(struct engine *engine, struct op *op, enum hf_status status);
 
 /* --- prepare.c ----------------------------------------------------------------- */
 
-/* Leaves in ops[] those that may go into a transaction now; the others are answered or put back. Returns how many. */
+/* Leaves in ops[] those that may go into a transaction now; the others are answered or put back.
+ * Returns how many. */
 int prepare(struct worker *worker, struct op **ops, int count);
 /* Reads status and policy of the ops' events that are not known, or no longer right. */
 HF_MUST_CHECK enum pg_outcome policies_read(struct worker *worker, const struct slice *orgs,
@@ -116,7 +117,8 @@ bool op_needs_user_lock(const struct op *op);
 
 /* Runs ops in one transaction, splitting where one of them fails; answers or puts back each. */
 void batch_run(struct worker *worker, struct op **ops, int count);
-/* True if the same transaction may be tried again: after a deadlock or lock timeout, once after 23505 or P0001. */
+/* True if the same transaction may be tried again: after a deadlock or lock timeout, once after
+ * 23505 or P0001. */
 bool batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats);
 /* A new batch id, BEGIN. */
 void batch_begin(struct batch *batch);
@@ -127,7 +129,8 @@ void batch_rows_free(struct batch_rows *rows);
 void batch_settle(struct batch *batch);
 /* After one that is known to have changed nothing: what each op hears. */
 void batch_fail(struct batch *batch, enum hf_status status);
-/* Learns a lost outcome (law 7). HF_OK: committed; HF_STORE_UNAVAILABLE: it never will; HF_OUTCOME_UNKNOWN. */
+/* Learns a lost outcome (law 7). HF_OK: committed; HF_STORE_UNAVAILABLE: it never will;
+ * HF_OUTCOME_UNKNOWN. */
 enum hf_status batch_outcome(struct batch *batch);
 /* Puts a lost but committed, or never committed, batch's ops back to be run again. */
 void batch_run_again(struct batch *batch, bool committed);
@@ -135,8 +138,10 @@ void batch_run_again(struct batch *batch, bool committed);
 void op_later(struct worker *worker, struct op *op);
 void op_again(struct worker *worker, struct op *op);
 /* Sends lock_keys for distinct keys, users first. */
-void send_lock_keys(struct batch *batch, int64_t *users, int user_count, int64_t *holds, int hold_count);
-void send_read_holds(struct batch *batch, const struct slice *orgs, const struct uuid *holds, int count);
+void send_lock_keys(struct batch *batch, int64_t *users, int user_count, int64_t *holds,
+                    int hold_count);
+void send_read_holds(struct batch *batch, const struct slice *orgs, const struct uuid *holds,
+                     int count);
 void send_lock_areas(struct batch *batch);
 /* Resets and returns array `i` of the worker for elements of `type`. */
 struct pg_array *worker_array(struct worker *worker, int i, enum pg_type type);
@@ -148,37 +153,58 @@ void worker_array_text(struct pg_array *array, struct slice text);
 /* What the rows of an existing hold give to lines that are added to it. */
 struct hold_growth {
     struct db_time until, born;
-    int            line_next;
-    struct uuid    hold;
-    struct slice   user, cart_token, source;
+    int line_next;
+    struct uuid hold;
+    struct slice user, cart_token, source;
 };
 /* The parameters that hold_seats and hold_areas share: one element per seat or area. */
-enum { HC_ORD, HC_ORG, HC_EVENT, HC_ITEM, HC_HOLD, HC_USER, HC_CART, HC_TTL, HC_SOURCE, HC_VERSION, HC_PRIVILEGED,
-       HC_EMAIL, HC_ACTOR, HC_REQUEST, HC_LINE, HC_UNTIL, HC_BORN, HOLD_COLUMNS };
+enum {
+    HC_ORD,
+    HC_ORG,
+    HC_EVENT,
+    HC_ITEM,
+    HC_HOLD,
+    HC_USER,
+    HC_CART,
+    HC_TTL,
+    HC_SOURCE,
+    HC_VERSION,
+    HC_PRIVILEGED,
+    HC_EMAIL,
+    HC_ACTOR,
+    HC_REQUEST,
+    HC_LINE,
+    HC_UNTIL,
+    HC_BORN,
+    HOLD_COLUMNS
+};
 /* The worker's arrays 0 .. HOLD_COLUMNS-1, empty and of the right types. */
 void hold_columns_take(struct worker *worker, struct pg_array **columns);
 /* item: the seat or area; growth: NULL for a new hold. */
-void hold_columns_add(struct pg_array **columns, const struct op *op, int ord, struct slice item, int line,
-                      const struct hold_growth *growth);
+void hold_columns_add(struct pg_array **columns, const struct op *op, int ord, struct slice item,
+                      int line, const struct hold_growth *growth);
 
 /*
  * growth: NULL for new holds. only: NULL, or which of a single op's seats (areas) to take, by their
  * indices; kept in op->sent.
  */
-void send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only, int only_count);
+void send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only,
+                     int only_count);
 void judge_hold_seats(struct batch *batch);
 /* One op against its rows of hold_seats. */
 void judge_seats_of(struct op *op, const struct pg_result *rows);
 /* The op's seat that a row of its is about. */
 struct op_seat *op_row_seat(const struct op *op, int row);
-void send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int *only, int only_count);
+void send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int *only,
+                     int only_count);
 void send_reclaim_areas(struct batch *batch);
 void judge_hold_areas(struct batch *batch);
 bool op_is_area_hold(const struct op *op);
 bool op_is_seat_hold(const struct op *op);
 bool op_is_change(const struct op *op);
 void send_change_holds(struct batch *batch);
-/* Within a solo op: releases `holds` (an OP_HOLD that replaces them) or the op's `drop` seats (OP_PATCH). */
+/* Within a solo op: releases `holds` (an OP_HOLD that replaces them) or the op's `drop` seats
+ * (OP_PATCH). */
 void send_solo_change(struct batch *batch, const struct op *op, const struct uuid *holds, int count,
                       const char *reason);
 void judge_changes(struct batch *batch);
@@ -192,8 +218,8 @@ void solo_run(struct worker *worker, struct op *op);
 /* --- keys.c ------------------------------------------------------------------------ */
 
 /*
- * Claims the keys of a batch whose transaction has begun. Ops that have their answer (stored before,
- * reused, still running) leave the batch. False: the transaction failed.
+ * Claims the keys of a batch whose transaction has begun. Ops that have their answer (stored
+ * before, reused, still running) leave the batch. False: the transaction failed.
  */
 HF_MUST_CHECK bool keys_claim(struct batch *batch);
 /* The lock of an op's key. */
@@ -204,39 +230,114 @@ HF_MUST_CHECK bool keys_store(struct batch *batch);
 /* --- settle.c ----------------------------------------------------------------------- */
 
 /*
- * Memory learns a seat as a statement returned it; ends a claim when `claimed`. ours: this node wrote
- * the hold, so its wheel expires it; a hold that was only seen is its own node's to expire.
+ * Memory learns a seat as a statement returned it; ends a claim when `claimed`. ours: this node
+ * wrote the hold, so its wheel expires it; a hold that was only seen is its own node's to expire.
  */
 void settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
                  bool claimed, bool ours, struct waiter_list *waiters);
-/* The rows of hold_seats of one op: granted, or what was found. committed: what was taken stands. */
-void settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters);
+/* The rows of hold_seats of one op: granted, or what was found. committed: what was taken stands.
+ */
+void settle_hold_rows(struct batch *batch, struct op *op, bool committed,
+                      struct waiter_list *waiters);
 /* Arms the timer of a hold that has areas only. */
 void settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold);
 /* Everything that change_holds returned. */
 void settle_change_rows(struct batch *batch, struct waiter_list *waiters);
 void settle_area_rows(struct batch *batch, const struct pg_result *rows);
-/* What a committed transaction means for Redis: put and remove. Nothing uncommitted is ever written there. */
+/* What a committed transaction means for Redis: put and remove. Nothing uncommitted is ever written
+ * there. */
 void redis_settle(struct batch *batch);
 
 /* --- hold_view.c ---------------------------------------------------------------------- */
 
 /* The view of a hold that was just made, from its rows of hold_seats and hold_areas. */
-struct hold_view *hold_view_new(struct op *op, const struct pg_result *seats, int seat_first, int seat_end,
-                                const struct pg_result *areas, int area_first, int area_end);
-/* Points op->hold at the rows whose pos is `pos` in a result of read_holds. False: none, or no memory. */
+struct hold_view *hold_view_new(struct op *op, const struct pg_result *seats, int seat_first,
+                                int seat_end, const struct pg_result *areas, int area_first,
+                                int area_end);
+/* Points op->hold at the rows whose pos is `pos` in a result of read_holds. False: none, or no
+ * memory. */
 bool op_show(struct op *op, const struct pg_result *views, int64_t pos);
 enum hold_status hold_status_of(struct slice word);
 
 /* Columns of the statements' results. */
-enum { HS_POS, HS_ORD, HS_CODE, HS_TAKEN, HS_VERSION, HS_STATUS, HS_IN_PAYMENT, HS_HOLD, HS_USER, HS_UNTIL,
-       HS_SECTION, HS_ROW, HS_NUMBER, HS_PRICE, HS_BORN, HS_NOW, HS_TAKEOVER };
-enum { HA_POS, HA_ORD, HA_CODE, HA_TAKEN, HA_HOLD, HA_UNTIL, HA_PRICE, HA_VERSION, HA_BORN, HA_NOW, HA_HELD,
-       HA_SOLD };
-enum { CH_ORD, CH_CODE, CH_EVENT, CH_UNTIL, CH_NOW, CH_BORN, CH_OWNER, CH_EVENT_VERSION, CH_SEAT, CH_AREA,
-       CH_VERSION, CH_STATUS, CH_HOLD, CH_USER, CH_SEAT_UNTIL, CH_ENDED, CH_HELD, CH_SOLD };
-enum { RH_POS, RH_HOLD, RH_EVENT, RH_USER, RH_CART, RH_SOURCE, RH_CREATED, RH_UNTIL, RH_NOW, RH_CURRENCY,
-       RH_LINE, RH_SEAT, RH_SECTION, RH_ROW, RH_NUMBER, RH_AREA, RH_QUANTITY, RH_VERSION, RH_PRICE, RH_STATUS,
-       RH_REASON, RH_ENDED, RH_TICKETS, RH_IN_PAYMENT };
+enum {
+    HS_POS,
+    HS_ORD,
+    HS_CODE,
+    HS_TAKEN,
+    HS_VERSION,
+    HS_STATUS,
+    HS_IN_PAYMENT,
+    HS_HOLD,
+    HS_USER,
+    HS_UNTIL,
+    HS_SECTION,
+    HS_ROW,
+    HS_NUMBER,
+    HS_PRICE,
+    HS_BORN,
+    HS_NOW,
+    HS_TAKEOVER
+};
+enum {
+    HA_POS,
+    HA_ORD,
+    HA_CODE,
+    HA_TAKEN,
+    HA_HOLD,
+    HA_UNTIL,
+    HA_PRICE,
+    HA_VERSION,
+    HA_BORN,
+    HA_NOW,
+    HA_HELD,
+    HA_SOLD
+};
+enum {
+    CH_ORD,
+    CH_CODE,
+    CH_EVENT,
+    CH_UNTIL,
+    CH_NOW,
+    CH_BORN,
+    CH_OWNER,
+    CH_EVENT_VERSION,
+    CH_SEAT,
+    CH_AREA,
+    CH_VERSION,
+    CH_STATUS,
+    CH_HOLD,
+    CH_USER,
+    CH_SEAT_UNTIL,
+    CH_ENDED,
+    CH_HELD,
+    CH_SOLD
+};
+enum {
+    RH_POS,
+    RH_HOLD,
+    RH_EVENT,
+    RH_USER,
+    RH_CART,
+    RH_SOURCE,
+    RH_CREATED,
+    RH_UNTIL,
+    RH_NOW,
+    RH_CURRENCY,
+    RH_LINE,
+    RH_SEAT,
+    RH_SECTION,
+    RH_ROW,
+    RH_NUMBER,
+    RH_AREA,
+    RH_QUANTITY,
+    RH_VERSION,
+    RH_PRICE,
+    RH_STATUS,
+    RH_REASON,
+    RH_ENDED,
+    RH_TICKETS,
+    RH_IN_PAYMENT
+};
 
 #endif

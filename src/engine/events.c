@@ -22,16 +22,16 @@
 #define EVENTS_KEY_BYTES (2 * ID_BYTES_MAX + 1)
 
 struct known_event {
-    UT_hash_handle      hh;
+    UT_hash_handle hh;
     struct known_event *prev, *next; /* in order of use, the longest unused first */
-    struct event_info   info;
-    unsigned            key_len;
-    char                key[EVENTS_KEY_BYTES];
+    struct event_info info;
+    unsigned key_len;
+    char key[EVENTS_KEY_BYTES];
 };
 
 struct events {
     /* guarded by lock */
-    struct lock         lock;
+    struct lock lock;
     struct known_event *table; /* uthash head; owns the entries */
     struct known_event *order; /* utlist head, links them */
 };
@@ -165,7 +165,7 @@ events_forget(struct events *events)
 
     lock_take(&events->lock);
     DL_FOREACH_SAFE(events->order, known, next)
-        drop(events, known);
+    drop(events, known);
     lock_drop(&events->lock);
 }
 

@@ -8,9 +8,10 @@
 
 #include <string.h>
 
-static const char *const hold_status_words[] = {
-    [HOLD_ACTIVE] = "active", [HOLD_CONVERTED] = "converted", [HOLD_EXPIRED] = "expired", [HOLD_CANCELLED] = "cancelled"
-};
+static const char *const hold_status_words[] = { [HOLD_ACTIVE] = "active",
+                                                 [HOLD_CONVERTED] = "converted",
+                                                 [HOLD_EXPIRED] = "expired",
+                                                 [HOLD_CANCELLED] = "cancelled" };
 
 const char *
 hold_status_word(enum hold_status status)
@@ -66,7 +67,7 @@ struct hold_view *
 hold_view_new(struct op *op, const struct pg_result *seats, int seat_first, int seat_end,
               const struct pg_result *areas, int area_first, int area_end)
 {
-    int               count = seat_end - seat_first + area_end - area_first;
+    int count = seat_end - seat_first + area_end - area_first;
     struct hold_view *view = arena_alloc(&op->arena, sizeof(*view));
     struct hold_line *lines = arena_alloc(&op->arena, (size_t)count * sizeof(*lines));
     if (view == NULL || lines == NULL)
@@ -111,7 +112,7 @@ hold_status_of(struct slice word)
 /* What the lines say about the whole. */
 struct lines_seen {
     bool active, in_payment;
-    int  last;              /* the row that ended last */
+    int last; /* the row that ended last */
     struct db_time last_at;
 };
 
@@ -169,7 +170,8 @@ line_from_row(struct arena *arena, const struct pg_result *rows, int row, struct
             return false;
         pg_get_uuids(rows, row, RH_TICKETS, line->tickets, tickets);
     }
-    return line->seat.ptr && line->section.ptr && line->row.ptr && line->number.ptr && line->area.ptr;
+    return line->seat.ptr && line->section.ptr && line->row.ptr && line->number.ptr &&
+           line->area.ptr;
 }
 
 static bool

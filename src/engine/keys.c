@@ -17,10 +17,11 @@
 #define DIGEST_TEXT_BYTES 65
 
 int64_t
-engine_key_lock(struct slice org, struct slice user, struct slice method, struct slice path, struct slice key)
+engine_key_lock(struct slice org, struct slice user, struct slice method, struct slice path,
+                struct slice key)
 {
     const struct slice parts[] = { org, user, method, path, key };
-    uint64_t           hash = KEY_LOCK_SALT;
+    uint64_t hash = KEY_LOCK_SALT;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         hash = hash_stable(parts[i].ptr, parts[i].len, hash);
     return (int64_t)hash;
@@ -74,7 +75,8 @@ send_read(struct batch *batch)
     pg_params_init(&params);
     for (int i = 0; i < 5; i++)
         pg_param_array(&params, columns[i]);
-    pg_param_int4(&params, (int32_t)(batch->worker->node->config->idempotency_keep / TIME_US_PER_S));
+    pg_param_int4(&params,
+                  (int32_t)(batch->worker->node->config->idempotency_keep / TIME_US_PER_S));
     pg_tx_send(batch->worker->pg, STATEMENT_READ_KEYS, &params);
 }
 
@@ -94,9 +96,9 @@ wait_for_first(struct batch *batch, struct op *op)
 static void
 answer_stored(struct batch *batch, struct op *op, const struct pg_result *stored, int row)
 {
-    struct engine     *engine = batch->worker->engine;
+    struct engine *engine = batch->worker->engine;
     struct waiter_list waiters;
-    char               digest[DIGEST_TEXT_BYTES];
+    char digest[DIGEST_TEXT_BYTES];
 
     digest_text(op, digest);
     if (!slice_is(pg_get_text(stored, row, 1), digest)) {
@@ -105,7 +107,8 @@ answer_stored(struct batch *batch, struct op *op, const struct pg_result *stored
     }
     waiter_list_init(&waiters);
     claims_drop(engine, op, &waiters);
-    op->replay(op, (int)pg_get_int(stored, row, 2), pg_get_text(stored, row, 3), pg_get_text(stored, row, 4));
+    op->replay(op, (int)pg_get_int(stored, row, 2), pg_get_text(stored, row, 3),
+               pg_get_text(stored, row, 4));
     op->finished = true;
     op->kind = OP_ANSWER; /* nothing happened: it is not counted */
     engine_answer(engine, op);
@@ -126,7 +129,7 @@ bool
 keys_claim(struct batch *batch)
 {
     struct pg_result *got = NULL, *stored = NULL;
-    int               left = 0;
+    int left = 0;
 
     send_claim(batch);
     send_read(batch);
@@ -136,7 +139,7 @@ keys_claim(struct batch *batch)
         ok = false;
     for (int i = 0; ok && i < batch->count; i++) {
         struct op *op = batch->ops[i];
-        int        row = stored_row(stored, i);
+        int row = stored_row(stored, i);
         op->finished = false;
         if (row >= 0)
             answer_stored(batch, op, stored, row);
@@ -155,24 +158,25 @@ keys_claim(struct batch *batch)
 static bool
 is_kept(const struct op *op, int status)
 {
-    return status < 500 && status != 429 && op->status != HF_REQUEST_IN_PROGRESS && op->status != HF_SEAT_CONTENDED;
+    return status < 500 && status != 429 && op->status != HF_REQUEST_IN_PROGRESS &&
+           op->status != HF_SEAT_CONTENDED;
 }
 
 bool
 keys_store(struct batch *batch)
 {
-    struct pg_array  *columns[9];
-    struct pg_params  params;
+    struct pg_array *columns[9];
+    struct pg_params params;
     struct pg_result *done = NULL;
-    int               kept = 0;
+    int kept = 0;
 
     for (int i = 0; i < 9; i++)
         columns[i] = worker_array(batch->worker, i, i == 6 ? PG_INT4 : PG_TEXT);
     for (int i = 0; i < batch->count; i++) {
-        struct op   *op = batch->ops[i];
+        struct op *op = batch->ops[i];
         struct slice type, body;
-        char         digest[DIGEST_TEXT_BYTES];
-        int          status;
+        char digest[DIGEST_TEXT_BYTES];
+        int status;
         if (op->fate != FATE_ANSWER)
             continue;
         op->finish(op);

@@ -10,13 +10,14 @@ op_is_area_hold(const struct op *op)
 }
 
 void
-send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int *only, int only_count)
+send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int *only,
+                int only_count)
 {
     struct pg_array *columns[HOLD_COLUMNS];
     struct pg_array *quantity = worker_array(batch->worker, HOLD_COLUMNS, PG_INT4);
     struct pg_array *look = worker_array(batch->worker, HOLD_COLUMNS + 1, PG_BOOL);
     struct pg_params params;
-    int              row = 0;
+    int row = 0;
 
     pg_params_init(&params);
     hold_columns_take(batch->worker, columns);
@@ -86,7 +87,8 @@ judge_hold_areas(struct batch *batch)
             continue;
         if (op->same) {
             op->grow_hold = pg_get_uuid(rows, op->row_first, HA_HOLD);
-            if (uuid_equal(&op->grow_hold, &op->hold_id)) { /* made by a run whose outcome was lost */
+            if (uuid_equal(&op->grow_hold,
+                           &op->hold_id)) { /* made by a run whose outcome was lost */
                 op->status = HF_CREATED;
                 op->same = false;
             }

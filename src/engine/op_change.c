@@ -51,15 +51,34 @@ word_of_kind(enum op_kind kind)
     return SLICE_EMPTY;
 }
 
-enum { P_ORD, P_WHAT, P_ORG, P_HOLD, P_OWNER, P_SECONDS, P_TO_USER, P_REASON, P_NOTES, P_ACTOR, P_REQUEST, P_REPEAT,
-       P_DROP_ORD, P_DROP_SEAT, P_EXPECT_ORD, P_EXPECT_SEAT, P_EXPECT_VERSION, P_COUNT };
+enum {
+    P_ORD,
+    P_WHAT,
+    P_ORG,
+    P_HOLD,
+    P_OWNER,
+    P_SECONDS,
+    P_TO_USER,
+    P_REASON,
+    P_NOTES,
+    P_ACTOR,
+    P_REQUEST,
+    P_REPEAT,
+    P_DROP_ORD,
+    P_DROP_SEAT,
+    P_EXPECT_ORD,
+    P_EXPECT_SEAT,
+    P_EXPECT_VERSION,
+    P_COUNT
+};
 
 static const enum pg_type column_types[P_COUNT] = {
-    [P_ORD] = PG_INT4,      [P_WHAT] = PG_TEXT,       [P_ORG] = PG_TEXT,      [P_HOLD] = PG_UUID,
-    [P_OWNER] = PG_TEXT,    [P_SECONDS] = PG_INT4,    [P_TO_USER] = PG_TEXT,  [P_REASON] = PG_TEXT,
-    [P_NOTES] = PG_TEXT,    [P_ACTOR] = PG_TEXT,      [P_REQUEST] = PG_TEXT,  [P_REPEAT] = PG_BOOL,
-    [P_DROP_ORD] = PG_INT4, [P_DROP_SEAT] = PG_TEXT,  [P_EXPECT_ORD] = PG_INT4, [P_EXPECT_SEAT] = PG_TEXT,
-    [P_EXPECT_VERSION] = PG_INT8,
+    [P_ORD] = PG_INT4,         [P_WHAT] = PG_TEXT,           [P_ORG] = PG_TEXT,
+    [P_HOLD] = PG_UUID,        [P_OWNER] = PG_TEXT,          [P_SECONDS] = PG_INT4,
+    [P_TO_USER] = PG_TEXT,     [P_REASON] = PG_TEXT,         [P_NOTES] = PG_TEXT,
+    [P_ACTOR] = PG_TEXT,       [P_REQUEST] = PG_TEXT,        [P_REPEAT] = PG_BOOL,
+    [P_DROP_ORD] = PG_INT4,    [P_DROP_SEAT] = PG_TEXT,      [P_EXPECT_ORD] = PG_INT4,
+    [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8,
 };
 
 static void
@@ -123,7 +142,8 @@ send_change_holds(struct batch *batch)
 }
 
 void
-send_solo_change(struct batch *batch, const struct op *op, const struct uuid *holds, int count, const char *reason)
+send_solo_change(struct batch *batch, const struct op *op, const struct uuid *holds, int count,
+                 const char *reason)
 {
     struct pg_array *columns[P_COUNT];
     take_columns(batch, columns);
@@ -168,7 +188,8 @@ op_judge_word(struct op *op, struct slice word)
 }
 
 static void
-judge_change(struct op *op, const struct pg_result *rows, int row, const struct pg_result *views, int pos)
+judge_change(struct op *op, const struct pg_result *rows, int row, const struct pg_result *views,
+             int pos)
 {
     op->tier = TIER_POSTGRES;
     op->hold = NULL;
@@ -188,7 +209,7 @@ void
 judge_changes(struct batch *batch)
 {
     const struct pg_result *rows = batch->rows.changes;
-    int                     row = 0, pos = 0;
+    int row = 0, pos = 0;
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
         if (!op_is_change(op))

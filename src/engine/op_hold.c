@@ -19,10 +19,11 @@ op_is_seat_hold(const struct op *op)
 /* --- parameters ------------------------------------------------------------------ */
 
 static const enum pg_type column_types[HOLD_COLUMNS] = {
-    [HC_ORD] = PG_INT4,    [HC_ORG] = PG_TEXT,     [HC_EVENT] = PG_TEXT,      [HC_ITEM] = PG_TEXT,
-    [HC_HOLD] = PG_UUID,   [HC_USER] = PG_TEXT,    [HC_CART] = PG_TEXT,       [HC_TTL] = PG_INT4,
-    [HC_SOURCE] = PG_TEXT, [HC_VERSION] = PG_INT8, [HC_PRIVILEGED] = PG_BOOL, [HC_EMAIL] = PG_TEXT,
-    [HC_ACTOR] = PG_TEXT,  [HC_REQUEST] = PG_TEXT, [HC_LINE] = PG_INT4,
+    [HC_ORD] = PG_INT4,          [HC_ORG] = PG_TEXT,         [HC_EVENT] = PG_TEXT,
+    [HC_ITEM] = PG_TEXT,         [HC_HOLD] = PG_UUID,        [HC_USER] = PG_TEXT,
+    [HC_CART] = PG_TEXT,         [HC_TTL] = PG_INT4,         [HC_SOURCE] = PG_TEXT,
+    [HC_VERSION] = PG_INT8,      [HC_PRIVILEGED] = PG_BOOL,  [HC_EMAIL] = PG_TEXT,
+    [HC_ACTOR] = PG_TEXT,        [HC_REQUEST] = PG_TEXT,     [HC_LINE] = PG_INT4,
     [HC_UNTIL] = PG_TIMESTAMPTZ, [HC_BORN] = PG_TIMESTAMPTZ,
 };
 
@@ -71,7 +72,8 @@ is_first(const struct batch *batch, int at, struct slice seat)
     const struct op *op = batch->ops[at];
     for (int i = 0; op->keyed && i < at; i++) {
         const struct op *other = batch->ops[i];
-        if (other->kind != OP_HOLD || !slice_equal(other->event, op->event) || !slice_equal(other->org, op->org))
+        if (other->kind != OP_HOLD || !slice_equal(other->event, op->event) ||
+            !slice_equal(other->org, op->org))
             continue;
         for (int s = 0; s < other->seat_count; s++)
             if (slice_equal(other->seats[s].id, seat))
@@ -86,13 +88,13 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
     struct pg_array *columns[HOLD_COLUMNS];
     struct pg_array *first = worker_array(batch->worker, HOLD_COLUMNS, PG_BOOL);
     struct pg_params params;
-    int              row = 0;
+    int row = 0;
 
     pg_params_init(&params);
     hold_columns_take(batch->worker, columns);
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
-        int        line = growth ? growth->line_next : 1;
+        int line = growth ? growth->line_next : 1;
         if (!op->solo && !op_is_seat_hold(op))
             continue; /* its rows, if any, are those of another statement */
         op->row_first = row;
@@ -115,10 +117,10 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
 
 /* What was found, over all rows of one op. */
 struct findings {
-    int         taken, own, locked, stale;
-    bool        event_missing, event_closed, seat_missing, too_many, user_limit;
-    int         refused_first; /* first row that says taken, sold or blocked; -1 */
-    int         own_first;     /* first row that the user has already; -1 */
+    int taken, own, locked, stale;
+    bool event_missing, event_closed, seat_missing, too_many, user_limit;
+    int refused_first; /* first row that says taken, sold or blocked; -1 */
+    int own_first;     /* first row that the user has already; -1 */
 };
 
 static enum hf_status
@@ -147,13 +149,14 @@ code_of_row(const struct pg_result *rows, int row, struct findings *found)
     found->user_limit |= slice_is(code, "user_limit");
 
     enum hf_status status = HF_INTERNAL;
-    char           text[32];
+    char text[32];
     if (code.len < sizeof(text)) {
         memcpy(text, code.ptr, code.len);
         text[code.len] = '\0';
         (void)status_from_code(text, &status);
     }
-    if (found->refused_first < 0 && (status == HF_SEAT_TAKEN || status == HF_SEAT_SOLD || status == HF_SEAT_BLOCKED))
+    if (found->refused_first < 0 &&
+        (status == HF_SEAT_TAKEN || status == HF_SEAT_SOLD || status == HF_SEAT_BLOCKED))
         found->refused_first = row;
     return status;
 }
@@ -188,7 +191,7 @@ judge_own(struct op *op, const struct pg_result *rows, int count, const struct f
 void
 judge_seats_of(struct op *op, const struct pg_result *rows)
 {
-    int             first = op->row_first, end = op->row_end;
+    int first = op->row_first, end = op->row_end;
     struct findings found = { .refused_first = -1, .own_first = -1 };
 
     op->tier = TIER_POSTGRES;
@@ -199,7 +202,7 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
     if (!op->grow)
         op->grow_hold = (struct uuid){ { 0 } };
     for (int row = first; row < end; row++) {
-        enum hf_status  code = code_of_row(rows, row, &found);
+        enum hf_status code = code_of_row(rows, row, &found);
         struct op_seat *seat = op_row_seat(op, row);
         found.taken += pg_get_bool(rows, row, HS_TAKEN);
         seat->code = code;
@@ -233,7 +236,8 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
     } else {
         op->status = HF_INTERNAL;
     }
-    /* With every claim in hand it was another node that locked the row: that is told after a few tries. */
+    /* With every claim in hand it was another node that locked the row: that is told after a few
+     * tries. */
     bool claimed = op->kind != OP_HOLD || op->claim_next == op->seat_count;
     if (op->fate == FATE_LATER && claimed && op->locked_tries >= LOCKED_TRIES) {
         op->fate = FATE_ANSWER;
@@ -243,13 +247,13 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
 }
 
 /*
- * The statement judged by the event's row of this very version: what this node knows of the event is
- * fresh again. Not for each hold of a batch: a tenth of the lease is soon enough.
+ * The statement judged by the event's row of this very version: what this node knows of the event
+ * is fresh again. Not for each hold of a batch: a tenth of the lease is soon enough.
  */
 static void
 renew_event(struct batch *batch, const struct op *op)
 {
-    struct node      *node = batch->worker->node;
+    struct node *node = batch->worker->node;
     struct event_info info;
     if (op->fate == FATE_AGAIN || op->status == HF_EVENT_NOT_FOUND ||
         !events_find(node->events, op->org, op->event, &info) || info.version != op->info.version ||

@@ -36,19 +36,33 @@ op_needs_user_lock(const struct op *op)
     if (op->kind == OP_TRANSFER)
         return true;
     return (op->kind == OP_HOLD || op->kind == OP_PATCH) &&
-           (op->area_count > 0 || op->info.policy.max_seats_per_user > 0 || op->info.policy.one_hold_per_user);
+           (op->area_count > 0 || op->info.policy.max_seats_per_user > 0 ||
+            op->info.policy.one_hold_per_user);
 }
 
 /* --- policies ------------------------------------------------------------------ */
 
-enum { RP_ORG, RP_EVENT, RP_VERSION, RP_STATUS, RP_KIND, RP_CURRENCY, RP_HOLD_TTL, RP_EXTEND_BY, RP_MAX_HOLD,
-       RP_PER_HOLD, RP_PER_USER, RP_ONE_HOLD, RP_NO_GAP };
+enum {
+    RP_ORG,
+    RP_EVENT,
+    RP_VERSION,
+    RP_STATUS,
+    RP_KIND,
+    RP_CURRENCY,
+    RP_HOLD_TTL,
+    RP_EXTEND_BY,
+    RP_MAX_HOLD,
+    RP_PER_HOLD,
+    RP_PER_USER,
+    RP_ONE_HOLD,
+    RP_NO_GAP
+};
 
 static void
 learn_policy(struct worker *worker, const struct pg_result *rows, int row, struct mono_time began)
 {
     struct event_info info = { .version = pg_get_int(rows, row, RP_VERSION), .read_at = began };
-    struct slice      currency = pg_get_text(rows, row, RP_CURRENCY);
+    struct slice currency = pg_get_text(rows, row, RP_CURRENCY);
     if (!event_status_parse(pg_get_text(rows, row, RP_STATUS), &info.status) ||
         !event_kind_parse(pg_get_text(rows, row, RP_KIND), &info.kind))
         return;
@@ -62,18 +76,19 @@ learn_policy(struct worker *worker, const struct pg_result *rows, int row, struc
         .one_hold_per_user = pg_get_bool(rows, row, RP_ONE_HOLD),
         .no_single_seat_gap = pg_get_bool(rows, row, RP_NO_GAP),
     };
-    events_learn(worker->node->events, pg_get_text(rows, row, RP_ORG), pg_get_text(rows, row, RP_EVENT), &info);
+    events_learn(worker->node->events, pg_get_text(rows, row, RP_ORG),
+                 pg_get_text(rows, row, RP_EVENT), &info);
 }
 
 enum pg_outcome
-policies_read(struct worker *worker, const struct slice *orgs, const struct slice *events, int count,
-              struct mono_time deadline)
+policies_read(struct worker *worker, const struct slice *orgs, const struct slice *events,
+              int count, struct mono_time deadline)
 {
-    struct pg_array  *org = worker_array(worker, 0, PG_TEXT);
-    struct pg_array  *event = worker_array(worker, 1, PG_TEXT);
-    struct pg_params  params;
+    struct pg_array *org = worker_array(worker, 0, PG_TEXT);
+    struct pg_array *event = worker_array(worker, 1, PG_TEXT);
+    struct pg_params params;
     struct pg_result *rows = NULL;
-    struct mono_time  began = mono_now();
+    struct mono_time began = mono_now();
 
     for (int i = 0; i < count; i++) {
         pg_array_text(org, orgs[i]);
@@ -89,7 +104,8 @@ policies_read(struct worker *worker, const struct slice *orgs, const struct slic
     return outcome;
 }
 
-/* True: op->info is known. An op that was judged stale wants a newer version than the one it had. */
+/* True: op->info is known. An op that was judged stale wants a newer version than the one it had.
+ */
 static bool
 find_policy(struct worker *worker, struct op *op)
 {
@@ -106,9 +122,9 @@ find_policy(struct worker *worker, struct op *op)
 static bool
 find_policies(struct worker *worker, struct op **ops, int count)
 {
-    struct slice     orgs[BATCH_MOST], events[BATCH_MOST];
+    struct slice orgs[BATCH_MOST], events[BATCH_MOST];
     struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
-    int              missing = 0;
+    int missing = 0;
 
     for (int i = 0; i < count; i++) {
         if (ops[i]->kind != OP_HOLD || find_policy(worker, ops[i]))
@@ -122,7 +138,8 @@ find_policies(struct worker *worker, struct op **ops, int count)
         return false;
     for (int i = 0; i < count; i++) {
         struct event_info info;
-        if (ops[i]->kind == OP_HOLD && events_find(worker->node->events, ops[i]->org, ops[i]->event, &info))
+        if (ops[i]->kind == OP_HOLD &&
+            events_find(worker->node->events, ops[i]->org, ops[i]->event, &info))
             ops[i]->info = info;
     }
     return true;
@@ -149,7 +166,7 @@ early_status(const struct op *op, struct mono_time now)
 
 /* Locks that this transaction takes for one op each: no two of its ops may share one. */
 struct key_set {
-    int      count;
+    int count;
     int64_t *keys;
 };
 
@@ -166,15 +183,15 @@ key_set_add(struct key_set *set, int64_t key)
 int
 prepare(struct worker *worker, struct op **ops, int count)
 {
-    int64_t          user_keys[BATCH_MOST], idempotency_keys[BATCH_MOST];
-    struct op       *back[BATCH_MOST];
-    struct key_set   users = { 0, user_keys }, keys = { 0, idempotency_keys };
+    int64_t user_keys[BATCH_MOST], idempotency_keys[BATCH_MOST];
+    struct op *back[BATCH_MOST];
+    struct key_set users = { 0, user_keys }, keys = { 0, idempotency_keys };
     struct mono_time now = mono_now();
-    int              ready = 0, put_back = 0;
-    bool             store = find_policies(worker, ops, count);
+    int ready = 0, put_back = 0;
+    bool store = find_policies(worker, ops, count);
 
     for (int i = 0; i < count; i++) {
-        struct op     *op = ops[i];
+        struct op *op = ops[i];
         enum hf_status status = store ? early_status(op, now) : HF_STORE_UNAVAILABLE;
         if (op->queued_at.us != 0)
             metric_observe(METRIC_QUEUE_SECONDS, (uint64_t)(now.us - op->queued_at.us));
@@ -182,7 +199,8 @@ prepare(struct worker *worker, struct op **ops, int count)
         if (status != HF_OK) {
             if (status == HF_INVALID_FIELD) {
                 op->field = "ttl_seconds";
-                op_detail(op, "ttl_seconds is above the event's max_hold of %d s", op->info.policy.max_hold_s);
+                op_detail(op, "ttl_seconds is above the event's max_hold of %d s",
+                          op->info.policy.max_hold_s);
             }
             engine_refuse(worker->engine, op, status);
             continue;
@@ -190,9 +208,10 @@ prepare(struct worker *worker, struct op **ops, int count)
         if (op->kind == OP_HOLD && (op->grow || op->info.policy.one_hold_per_user))
             op->solo = true;
         struct slice user = op->kind == OP_TRANSFER ? op->to_user : op->user;
-        bool fits = !(op->solo && (count > 1)) &&
-                    (!op_needs_user_lock(op) || key_set_add(&users, user_lock_key(op->org, user))) &&
-                    (!op->keyed || key_set_add(&keys, key_lock_key(op)));
+        bool fits =
+            !(op->solo && (count > 1)) &&
+            (!op_needs_user_lock(op) || key_set_add(&users, user_lock_key(op->org, user))) &&
+            (!op->keyed || key_set_add(&keys, key_lock_key(op)));
         if (fits)
             ops[ready++] = op;
         else

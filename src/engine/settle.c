@@ -11,12 +11,12 @@
 /* --- memory and map -------------------------------------------------------------- */
 
 void
-settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view, bool claimed,
-            bool ours, struct waiter_list *waiters)
+settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
+            bool claimed, bool ours, struct waiter_list *waiters)
 {
-    struct node       *node = batch->worker->node;
+    struct node *node = batch->worker->node;
     struct hot_waiter *chain = NULL;
-    bool               arm = ours && view != NULL && view->status == SEAT_HELD && !view->in_payment;
+    bool arm = ours && view != NULL && view->status == SEAT_HELD && !view->in_payment;
     if (claimed) {
         hot_table_settle(node->hot, key, view, batch->began, arm, &chain);
         waiter_list_add(waiters, chain);
@@ -54,11 +54,11 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
     if (op->fate != FATE_ANSWER)
         return;
     for (int row = op->row_first; row < op->row_end; row++) {
-        struct op_seat  *seat = op_row_seat(op, row);
-        struct seat_key  key = op_seat_key(op, seat);
+        struct op_seat *seat = op_row_seat(op, row);
+        struct seat_key key = op_seat_key(op, seat);
         struct seat_view view = { 0 };
-        bool             taken = pg_get_bool(rows, row, HS_TAKEN);
-        bool             known = view_of_hold_row(rows, row, &view) && (committed || !taken);
+        bool taken = pg_get_bool(rows, row, HS_TAKEN);
+        bool known = view_of_hold_row(rows, row, &view) && (committed || !taken);
         settle_seat(batch, &key, known ? &view : NULL, seat->claimed, taken, waiters);
         seat->claimed = false;
         if (taken && committed)
@@ -70,9 +70,9 @@ static void
 settle_change_row(struct batch *batch, const struct op *op, int row, struct waiter_list *waiters)
 {
     const struct pg_result *rows = batch->rows.changes;
-    struct slice            event = pg_get_text(rows, row, CH_EVENT);
-    struct seat_key         key = { op->org, event, pg_get_text(rows, row, CH_SEAT) };
-    struct seat_view        view = { 0 };
+    struct slice event = pg_get_text(rows, row, CH_EVENT);
+    struct seat_key key = { op->org, event, pg_get_text(rows, row, CH_SEAT) };
+    struct seat_view view = { 0 };
 
     if (!pg_is_null(rows, row, CH_AREA)) {
         seat_maps_area(batch->worker->node->maps, op->org, event, pg_get_text(rows, row, CH_AREA),
@@ -105,9 +105,12 @@ settle_change_rows(struct batch *batch, struct waiter_list *waiters)
 void
 settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold)
 {
-    char             text[1 + UUID_TEXT_BYTES] = "~";
-    struct seat_view view = { .status = SEAT_HELD, .hold_id = hold->hold_id, .user_hash = op->user_hash,
-                              .held_until = hold->held_until, .version = 1 };
+    char text[1 + UUID_TEXT_BYTES] = "~";
+    struct seat_view view = { .status = SEAT_HELD,
+                              .hold_id = hold->hold_id,
+                              .user_hash = op->user_hash,
+                              .held_until = hold->held_until,
+                              .version = 1 };
     uuid_format(&hold->hold_id, text + 1);
     struct seat_key key = { op->org, hold->event, slice_of(text) };
     hot_table_learn(batch->worker->node->hot, &key, &view, batch->began, true);
@@ -118,13 +121,14 @@ settle_area_rows(struct batch *batch, const struct pg_result *rows)
 {
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
-        if (!op_is_area_hold(op) || op->status != HF_CREATED || op->hold == NULL || op->fate != FATE_ANSWER)
+        if (!op_is_area_hold(op) || op->status != HF_CREATED || op->hold == NULL ||
+            op->fate != FATE_ANSWER)
             continue;
         settle_area_timer(batch, op, op->hold);
         for (int row = op->row_first; row < op->row_end; row++)
-            seat_maps_area(batch->worker->node->maps, op->org, op->event, op->areas[row - op->row_first].id,
-                           pg_get_int(rows, row, HA_HELD), pg_get_int(rows, row, HA_SOLD),
-                           pg_get_int(rows, row, HA_VERSION));
+            seat_maps_area(batch->worker->node->maps, op->org, op->event,
+                           op->areas[row - op->row_first].id, pg_get_int(rows, row, HA_HELD),
+                           pg_get_int(rows, row, HA_SOLD), pg_get_int(rows, row, HA_VERSION));
     }
 }
 
@@ -136,7 +140,7 @@ warm_room(struct worker *worker, int count, int more)
 {
     if (count + more <= worker->warm_capacity)
         return worker->warm_holds;
-    int               capacity = (count + more) * 2;
+    int capacity = (count + more) * 2;
     struct warm_hold *grown = realloc(worker->warm_holds, (size_t)capacity * sizeof(*grown));
     if (grown == NULL)
         return NULL;
@@ -147,15 +151,21 @@ warm_room(struct worker *worker, int count, int more)
 
 /* One seat as Redis shall have it; `hold` may be NULL where only the id matters (removal). */
 static int
-add_warm(struct worker *worker, int count, const struct op *op, struct slice event, struct slice seat,
-         const struct uuid *hold_id, const struct hold_view *hold, int64_t version)
+add_warm(struct worker *worker, int count, const struct op *op, struct slice event,
+         struct slice seat, const struct uuid *hold_id, const struct hold_view *hold,
+         int64_t version)
 {
     struct warm_hold *holds = warm_room(worker, count, 1);
     if (holds == NULL)
         return count;
     struct warm_hold *one = &holds[count];
-    *one = (struct warm_hold){ .org = op->org, .event = event, .seat = seat, .user = op->user,
-                               .cart_token = op->cart_token, .source = op->source, .hold_id = *hold_id,
+    *one = (struct warm_hold){ .org = op->org,
+                               .event = event,
+                               .seat = seat,
+                               .user = op->user,
+                               .cart_token = op->cart_token,
+                               .source = op->source,
+                               .hold_id = *hold_id,
                                .version = version };
     if (hold != NULL) {
         one->user = hold->user;
@@ -170,7 +180,8 @@ add_warm(struct worker *worker, int count, const struct op *op, struct slice eve
     return count + 1;
 }
 
-/* Holds that were granted. Nobody else has heard of a new hold's id, so nobody can have written its key. */
+/* Holds that were granted. Nobody else has heard of a new hold's id, so nobody can have written its
+ * key. */
 static int
 add_hold_rows(struct batch *batch, int count)
 {
@@ -181,13 +192,13 @@ add_hold_rows(struct batch *batch, int count)
             continue;
         for (int row = op->row_first; row < op->row_end; row++) {
             struct uuid hold = pg_get_uuid(rows, row, HS_HOLD);
-            int         before = count;
+            int before = count;
             if (pg_get_bool(rows, row, HS_TAKEN))
-                count = add_warm(batch->worker, count, op, op->event, op_row_seat(op, row)->id, &hold,
-                                 op->hold, pg_get_int(rows, row, HS_VERSION));
+                count = add_warm(batch->worker, count, op, op->event, op_row_seat(op, row)->id,
+                                 &hold, op->hold, pg_get_int(rows, row, HS_VERSION));
             if (count > before)
-                batch->worker->warm_holds[before].fresh = op->kind == OP_HOLD && !op->grow &&
-                                                          !pg_get_bool(rows, row, HS_TAKEOVER);
+                batch->worker->warm_holds[before].fresh =
+                    op->kind == OP_HOLD && !op->grow && !pg_get_bool(rows, row, HS_TAKEOVER);
         }
     }
     return count;
@@ -203,15 +214,17 @@ add_change_rows(struct batch *batch, int count, bool held)
         if (pg_is_null(rows, row, CH_SEAT) || ord < 0 || ord >= batch->count)
             continue;
         const struct op *op = batch->ops[ord];
-        bool             is_held = slice_is(pg_get_text(rows, row, CH_STATUS), "held");
+        bool is_held = slice_is(pg_get_text(rows, row, CH_STATUS), "held");
         if (is_held != held || (held && op->hold == NULL))
             continue;
-        struct uuid hold = is_held ? pg_get_uuid(rows, row, CH_HOLD) : pg_get_uuid(rows, row, CH_ENDED);
-        int         before = count;
+        struct uuid hold =
+            is_held ? pg_get_uuid(rows, row, CH_HOLD) : pg_get_uuid(rows, row, CH_ENDED);
+        int before = count;
         count = add_warm(batch->worker, count, op, pg_get_text(rows, row, CH_EVENT),
                          pg_get_text(rows, row, CH_SEAT), &hold, held ? op->hold : NULL,
                          pg_get_int(rows, row, CH_VERSION));
-        if (!held && count > before) /* the member in the ZSET names the hold's user, not the actor */
+        if (!held &&
+            count > before) /* the member in the ZSET names the hold's user, not the actor */
             batch->worker->warm_holds[before].user = pg_get_text(rows, row, CH_OWNER);
     }
     return count;
@@ -220,9 +233,9 @@ add_change_rows(struct batch *batch, int count, bool held)
 void
 redis_settle(struct batch *batch)
 {
-    struct warm     *warm = batch->worker->warm;
+    struct warm *warm = batch->worker->warm;
     struct mono_time start = mono_now();
-    int              put = 0, gone = 0;
+    int put = 0, gone = 0;
     if (!warm_is_on(warm))
         return;
     if (batch->rows.seats != NULL)

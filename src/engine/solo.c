@@ -16,16 +16,19 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-/* --- one transaction ---------------------------------------------------------------------------------- */
+/* --- one transaction
+ * ---------------------------------------------------------------------------------- */
 
 static bool
 changes_something(const struct solo *solo)
 {
     return solo->op->fate == FATE_ANSWER && solo_is_good(solo->op->status) && !solo->op->same &&
-           !(solo->op->status == HF_CREATED && !solo->op->grow && !uuid_is_nil(&solo->op->grow_hold));
+           !(solo->op->status == HF_CREATED && !solo->op->grow &&
+             !uuid_is_nil(&solo->op->grow_hold));
 }
 
-/* Reads the hold as it is now, within the transaction; over by now means that nothing was granted in time. */
+/* Reads the hold as it is now, within the transaction; over by now means that nothing was granted
+ * in time. */
 static bool
 view_result(struct solo *solo, const struct uuid *hold)
 {
@@ -46,7 +49,7 @@ static bool
 run_pieces(struct solo *solo)
 {
     struct op *op = solo->op;
-    bool       ok;
+    bool ok;
     op->hold = NULL;
     if (op->kind == OP_PATCH || op->grow)
         ok = solo_run_change(solo);
@@ -70,13 +73,13 @@ solo_free_rows(struct solo *solo)
 }
 
 /*
- * Runs the pieces and commits if they all stand. *changed tells whether there was something to commit
- * beside an answer for a key.
+ * Runs the pieces and commits if they all stand. *changed tells whether there was something to
+ * commit beside an answer for a key.
  */
 static enum pg_outcome
 transact_solo(struct solo *solo, bool *changed)
 {
-    struct pg    *pg = solo->batch.worker->pg;
+    struct pg *pg = solo->batch.worker->pg;
     struct batch *batch = &solo->batch;
 
     *changed = false;
@@ -97,11 +100,12 @@ transact_solo(struct solo *solo, bool *changed)
     return pg_tx_end(pg);
 }
 
-/* A refusal under a key is kept in a transaction of its own, since the one that found it is rolled back. */
+/* A refusal under a key is kept in a transaction of its own, since the one that found it is rolled
+ * back. */
 static void
 store_refusal(struct solo *solo)
 {
-    struct pg    *pg = solo->batch.worker->pg;
+    struct pg *pg = solo->batch.worker->pg;
     struct batch *batch = &solo->batch;
     solo->op->finished = false;
     batch_begin(batch);
@@ -117,14 +121,15 @@ store_refusal(struct solo *solo)
         op_fail(solo->op, outcome == PG_UNKNOWN ? HF_OUTCOME_UNKNOWN : HF_STORE_UNAVAILABLE);
 }
 
-/* --- afterwards ------------------------------------------------------------------------------------------ */
+/* --- afterwards
+ * ------------------------------------------------------------------------------------------ */
 
 static void
 settle_solo(struct solo *solo, bool committed)
 {
-    struct batch      *batch = &solo->batch;
-    struct engine     *engine = batch->worker->engine;
-    struct op         *op = solo->op;
+    struct batch *batch = &solo->batch;
+    struct engine *engine = batch->worker->engine;
+    struct op *op = solo->op;
     struct waiter_list waiters;
 
     waiter_list_init(&waiters);
@@ -158,7 +163,7 @@ settle_solo(struct solo *solo, bool committed)
 static void
 solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
 {
-    struct batch  *batch = &solo->batch;
+    struct batch *batch = &solo->batch;
     enum hf_status settled;
     switch (outcome) {
     case PG_DONE:
@@ -184,8 +189,10 @@ solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
         return;
     case PG_DATA_ERROR:
     case PG_BUG:
-        LOG_EVENT(LOG_ERROR, "request_failed", log_text("sqlstate", pg_last_sqlstate(batch->worker->pg)),
-                  log_text("error", pg_last_error(batch->worker->pg)), log_slice("request_id", solo->op->request_id));
+        LOG_EVENT(LOG_ERROR, "request_failed",
+                  log_text("sqlstate", pg_last_sqlstate(batch->worker->pg)),
+                  log_text("error", pg_last_error(batch->worker->pg)),
+                  log_slice("request_id", solo->op->request_id));
         batch_fail(batch, HF_INTERNAL);
         return;
     }
@@ -205,10 +212,10 @@ refuse_early(struct solo *solo, enum hf_status status)
 void
 solo_run(struct worker *worker, struct op *op)
 {
-    struct op      *ops[1] = { op };
-    struct solo     solo = { .batch = { .worker = worker, .ops = ops, .count = 1 }, .op = op };
+    struct op *ops[1] = { op };
+    struct solo solo = { .batch = { .worker = worker, .ops = ops, .count = 1 }, .op = op };
     enum pg_outcome outcome;
-    bool            changed;
+    bool changed;
 
     op->row_first = op->row_end = 0;
     if (op->kind == OP_PATCH || op->grow) {

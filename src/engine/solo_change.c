@@ -4,13 +4,15 @@
  */
 #include "solo_internal.h"
 
-/* --- changing a hold that exists: patch, and a hold request that grows one ----------------------------- */
+/* --- changing a hold that exists: patch, and a hold request that grows one
+ * ----------------------------- */
 
 static void
 send_resize(struct solo *solo, const int *areas, int count)
 {
-    struct worker   *worker = solo->batch.worker;
-    struct pg_array *ids = worker_array(worker, 0, PG_TEXT), *quantities = worker_array(worker, 1, PG_INT4);
+    struct worker *worker = solo->batch.worker;
+    struct pg_array *ids = worker_array(worker, 0, PG_TEXT),
+                    *quantities = worker_array(worker, 1, PG_INT4);
     struct pg_params params;
     for (int i = 0; i < count; i++) {
         pg_array_text(ids, solo->op->areas[areas[i]].id);
@@ -98,7 +100,7 @@ static bool
 drops_are_there(struct solo *solo)
 {
     struct op *op = solo->op;
-    bool       all = true;
+    bool all = true;
     for (int i = 0; i < op->drop_count; i++) {
         bool has = view_has_seat(solo->before, op->drop[i].id) || op->may_have_run;
         op->drop[i].code = has ? HF_OK : HF_SEAT_NOT_FOUND;
@@ -110,12 +112,15 @@ drops_are_there(struct solo *solo)
 static bool
 send_and_judge_growth(struct solo *solo, int *resize, int resize_count)
 {
-    struct op         *op = solo->op;
-    struct batch      *batch = &solo->batch;
-    bool               drops = op->drop_count > 0;
-    struct hold_growth growth = { .until = solo->before->held_until, .born = solo->before->created_at,
-                                  .line_next = solo->before->line_last + 1, .hold = solo->result_hold,
-                                  .user = solo->before->user, .cart_token = solo->before->cart_token,
+    struct op *op = solo->op;
+    struct batch *batch = &solo->batch;
+    bool drops = op->drop_count > 0;
+    struct hold_growth growth = { .until = solo->before->held_until,
+                                  .born = solo->before->created_at,
+                                  .line_next = solo->before->line_last + 1,
+                                  .hold = solo->result_hold,
+                                  .user = solo->before->user,
+                                  .cart_token = solo->before->cart_token,
                                   .source = solo->before->source };
     solo_send_count(solo, solo->before->user);
     if (drops)
@@ -124,15 +129,16 @@ send_and_judge_growth(struct solo *solo, int *resize, int resize_count)
         send_resize(solo, resize, resize_count);
     solo_send_takes(solo, &growth);
     pg_tx_flush(batch->worker->pg);
-    if (!batch_next(batch, &solo->units) || (drops && !batch_next(batch, &batch->rows.changes)) || (resize_count > 0 && !batch_next(batch, &solo->sizes)) ||
-        !solo_read_takes(solo))
+    if (!batch_next(batch, &solo->units) || (drops && !batch_next(batch, &batch->rows.changes)) ||
+        (resize_count > 0 && !batch_next(batch, &solo->sizes)) || !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_OK);
     if (op->fate == FATE_ANSWER && drops)
         solo_judge_releases(solo);
     if (op->fate == FATE_ANSWER && resize_count > 0)
         judge_sizes(solo);
-    if (op->fate == FATE_ANSWER && (solo->add_count > 0 || solo->new_area_count > 0 || resize_count > 0))
+    if (op->fate == FATE_ANSWER &&
+        (solo->add_count > 0 || solo->new_area_count > 0 || resize_count > 0))
         solo_judge_limits(solo);
     return true;
 }
@@ -140,11 +146,12 @@ send_and_judge_growth(struct solo *solo, int *resize, int resize_count)
 bool
 solo_run_change(struct solo *solo)
 {
-    struct op  *op = solo->op;
+    struct op *op = solo->op;
     struct uuid hold = op->kind == OP_PATCH ? op->hold_id : op->grow_hold;
-    int         resize_count = 0, locks;
-    int        *resize = arena_alloc(&op->arena, (size_t)(op->area_count + 1) * sizeof(int));
-    bool        counts = op->info.policy.max_seats_per_user > 0 || op->area_count > 0 || op->info.policy.one_hold_per_user;
+    int resize_count = 0, locks;
+    int *resize = arena_alloc(&op->arena, (size_t)(op->area_count + 1) * sizeof(int));
+    bool counts = op->info.policy.max_seats_per_user > 0 || op->area_count > 0 ||
+                  op->info.policy.one_hold_per_user;
 
     if (resize == NULL)
         return false;
@@ -170,16 +177,17 @@ solo_run_change(struct solo *solo)
         op->status = HF_SEAT_NOT_FOUND;
         return true;
     }
-    return plan_growth(solo, resize, &resize_count) && send_and_judge_growth(solo, resize, resize_count);
+    return plan_growth(solo, resize, &resize_count) &&
+           send_and_judge_growth(solo, resize, resize_count);
 }
 
 /* What a patch (or growth) is about: event, owner, policy. */
 enum hf_status
 solo_look_first(struct solo *solo)
 {
-    struct op       *op = solo->op;
-    struct worker   *worker = solo->batch.worker;
-    struct uuid      hold = op->kind == OP_PATCH ? op->hold_id : op->grow_hold;
+    struct op *op = solo->op;
+    struct worker *worker = solo->batch.worker;
+    struct uuid hold = op->kind == OP_PATCH ? op->hold_id : op->grow_hold;
     struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
 
     if (solo_read_before(solo, &hold) != PG_DONE)

@@ -4,7 +4,8 @@
  */
 #include "solo_internal.h"
 
-/* --- a hold of seats and areas, or of several areas --------------------------------------------- */
+/* --- a hold of seats and areas, or of several areas ---------------------------------------------
+ */
 
 bool
 solo_run_mixed(struct solo *solo)
@@ -17,7 +18,8 @@ solo_run_mixed(struct solo *solo)
     solo_send_count(solo, op->user);
     solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
-    if (!solo_skip(solo, locks) || !batch_next(&solo->batch, &solo->units) || !solo_read_takes(solo))
+    if (!solo_skip(solo, locks) || !batch_next(&solo->batch, &solo->units) ||
+        !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_CREATED);
     if (op->fate == FATE_ANSWER && !op->same)
@@ -25,7 +27,8 @@ solo_run_mixed(struct solo *solo)
     return true;
 }
 
-/* --- one hold per user: the new one replaces the others -------------------------------------------- */
+/* --- one hold per user: the new one replaces the others
+ * -------------------------------------------- */
 
 static bool
 hold_is_exactly(const struct hold_view *hold, const struct op *op)
@@ -50,10 +53,10 @@ hold_is_exactly(const struct hold_view *hold, const struct op *op)
 static int
 lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX])
 {
-    struct op        *op = solo->op;
-    struct pg_params  params;
+    struct op *op = solo->op;
+    struct pg_params params;
     struct pg_result *rows = NULL;
-    int64_t           user = user_lock_key(op->org, op->user);
+    int64_t user = user_lock_key(op->org, op->user);
 
     send_lock_keys(&solo->batch, &user, 1, NULL, 0);
     pg_params_init(&params);
@@ -74,9 +77,9 @@ lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX])
 bool
 solo_run_replace(struct solo *solo)
 {
-    struct op  *op = solo->op;
+    struct op *op = solo->op;
     struct uuid holds[SOLO_HOLDS_MAX];
-    int         count = lock_user_holds(solo, holds);
+    int count = lock_user_holds(solo, holds);
 
     solo->result_hold = op->hold_id;
     if (count < 0 || !solo_take_all(solo))
@@ -84,8 +87,10 @@ solo_run_replace(struct solo *solo)
     if (count == 1) {
         if (!solo_read_locked(solo, &holds[0]))
             return false;
-        if (solo->before != NULL && solo->before->status == HOLD_ACTIVE && hold_is_exactly(solo->before, op)) {
-            bool mine = uuid_equal(&holds[0], &op->hold_id); /* made by a run whose outcome was lost */
+        if (solo->before != NULL && solo->before->status == HOLD_ACTIVE &&
+            hold_is_exactly(solo->before, op)) {
+            bool mine =
+                uuid_equal(&holds[0], &op->hold_id); /* made by a run whose outcome was lost */
             op->status = mine ? HF_CREATED : HF_OK;
             op->same = !mine;
             op->grow_hold = holds[0];
@@ -99,7 +104,8 @@ solo_run_replace(struct solo *solo)
     solo_send_count(solo, op->user);
     solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
-    if (!solo_skip(solo, 1) || (count > 0 && !batch_next(&solo->batch, &solo->batch.rows.changes)) ||
+    if (!solo_skip(solo, 1) ||
+        (count > 0 && !batch_next(&solo->batch, &solo->batch.rows.changes)) ||
         !batch_next(&solo->batch, &solo->units) || !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_CREATED);
@@ -109,4 +115,3 @@ solo_run_replace(struct solo *solo)
         solo_judge_limits(solo);
     return true;
 }
-

@@ -14,20 +14,20 @@
 #define SOLO_HOLDS_MAX 64 /* active holds of one user that a new one may replace */
 
 struct solo {
-    struct batch      batch;
-    struct op        *op;
-    struct hold_view *before;       /* the hold that is changed, as it is under its lock */
-    bool              paying;       /* a payment for it is in flight */
-    struct uuid       result_hold;  /* whose view is the answer */
-    int              *adds;         /* seats to take, by index into op->seats */
-    int               add_count;
-    int              *new_areas;    /* areas that the hold gets */
-    int               new_area_count;
-    bool              resized;
-    struct pg_result *sizes;        /* resize_areas */
-    struct pg_result *units;        /* count_units */
-    int64_t           planned;      /* units that the hold shall have */
-    bool              sent_changes;
+    struct batch batch;
+    struct op *op;
+    struct hold_view *before; /* the hold that is changed, as it is under its lock */
+    bool paying;              /* a payment for it is in flight */
+    struct uuid result_hold;  /* whose view is the answer */
+    int *adds;                /* seats to take, by index into op->seats */
+    int add_count;
+    int *new_areas; /* areas that the hold gets */
+    int new_area_count;
+    bool resized;
+    struct pg_result *sizes; /* resize_areas */
+    struct pg_result *units; /* count_units */
+    int64_t planned;         /* units that the hold shall have */
+    bool sent_changes;
 };
 
 /* --- solo_pieces.c ------------------------------------------------------------ */
@@ -39,13 +39,16 @@ bool view_has_seat(const struct hold_view *hold, struct slice seat);
 const struct hold_line *view_area(const struct hold_view *hold, struct slice area);
 /* Reads a hold into solo->before, before the transaction; NULL if there is none. */
 HF_MUST_CHECK enum pg_outcome solo_read_before(struct solo *solo, const struct uuid *hold);
-/* The same within the transaction, under the locks. False, here and below: the transaction failed. */
+/* The same within the transaction, under the locks. False, here and below: the transaction failed.
+ */
 HF_MUST_CHECK bool solo_read_locked(struct solo *solo, const struct uuid *hold);
 HF_MUST_CHECK bool solo_skip(struct solo *solo, int results);
-/* Sends the locks of a user (may be empty), of a hold (may be NULL), and of areas. Returns how many results are due. */
+/* Sends the locks of a user (may be empty), of a hold (may be NULL), and of areas. Returns how many
+ * results are due. */
 int solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold);
 void solo_send_count(struct solo *solo, struct slice user);
-/* After solo_send_count's result: what the user would have with solo->planned, against the policy. */
+/* After solo_send_count's result: what the user would have with solo->planned, against the policy.
+ */
 void solo_judge_limits(struct solo *solo);
 /* Plans to take every seat and area of the request. False: no memory. */
 HF_MUST_CHECK bool solo_take_all(struct solo *solo);

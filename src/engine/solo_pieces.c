@@ -9,8 +9,9 @@
 static int
 rank_of(enum hf_status status)
 {
-    static const enum hf_status order[] = { HF_EVENT_NOT_FOUND, HF_EVENT_CLOSED, HF_SEAT_NOT_FOUND, HF_AREA_NOT_FOUND,
-                                            HF_TOO_MANY_SEATS, HF_USER_LIMIT };
+    static const enum hf_status order[] = { HF_EVENT_NOT_FOUND, HF_EVENT_CLOSED,
+                                            HF_SEAT_NOT_FOUND,  HF_AREA_NOT_FOUND,
+                                            HF_TOO_MANY_SEATS,  HF_USER_LIMIT };
     int count = (int)(sizeof(order) / sizeof(order[0]));
     for (int i = 0; i < count; i++)
         if (order[i] == status)
@@ -28,7 +29,8 @@ solo_is_good(enum hf_status status)
 void
 solo_merge(struct op *op, enum hf_status status)
 {
-    if (!solo_is_good(status) && (solo_is_good(op->status) || rank_of(status) < rank_of(op->status)))
+    if (!solo_is_good(status) &&
+        (solo_is_good(op->status) || rank_of(status) < rank_of(op->status)))
         op->status = status;
 }
 
@@ -66,11 +68,12 @@ any_in_payment(const struct pg_result *rows)
 enum pg_outcome
 solo_read_before(struct solo *solo, const struct uuid *hold)
 {
-    struct worker    *worker = solo->batch.worker;
-    struct pg_array  *orgs = worker_array(worker, 0, PG_TEXT), *holds = worker_array(worker, 1, PG_UUID);
-    struct pg_params  params;
+    struct worker *worker = solo->batch.worker;
+    struct pg_array *orgs = worker_array(worker, 0, PG_TEXT),
+                    *holds = worker_array(worker, 1, PG_UUID);
+    struct pg_params params;
     struct pg_result *rows = NULL;
-    struct mono_time  deadline = { mono_now().us + worker->node->config->request_timeout };
+    struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
 
     pg_array_text(orgs, solo->op->org);
     pg_array_uuid(holds, hold);
@@ -97,7 +100,8 @@ solo_read_locked(struct solo *solo, const struct uuid *hold)
     pg_tx_flush(solo->batch.worker->pg);
     if (!batch_next(&solo->batch, &rows))
         return false;
-    solo->before = pg_rows(rows) > 0 ? hold_view_from_rows(&solo->op->arena, rows, 0, pg_rows(rows)) : NULL;
+    solo->before =
+        pg_rows(rows) > 0 ? hold_view_from_rows(&solo->op->arena, rows, 0, pg_rows(rows)) : NULL;
     solo->paying = any_in_payment(rows);
     pg_result_free(&rows);
     return true;
@@ -107,19 +111,20 @@ static bool
 skip_result(struct solo *solo)
 {
     struct pg_result *ignored = NULL;
-    bool              ok = batch_next(&solo->batch, &ignored);
+    bool ok = batch_next(&solo->batch, &ignored);
     pg_result_free(&ignored);
     return ok;
 }
 
 /* --- locks ------------------------------------------------------------------------------ */
 
-/* Sends the locks of a user (may be empty) and a hold (may be NULL), then those of areas. Returns how many results are due. */
+/* Sends the locks of a user (may be empty) and a hold (may be NULL), then those of areas. Returns
+ * how many results are due. */
 int
 solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold)
 {
     int64_t users[1], holds[1];
-    int     user_count = 0, hold_count = 0;
+    int user_count = 0, hold_count = 0;
     if (user.len > 0)
         users[user_count++] = user_lock_key(solo->op->org, user);
     if (hold != NULL)
@@ -152,12 +157,13 @@ solo_send_count(struct solo *solo, struct slice user)
     pg_tx_send(solo->batch.worker->pg, STATEMENT_COUNT_UNITS, &params);
 }
 
-/* Counted before anything is taken: what the user has beside this hold, and what the hold shall have. */
+/* Counted before anything is taken: what the user has beside this hold, and what the hold shall
+ * have. */
 void
 solo_judge_limits(struct solo *solo)
 {
     const struct policy *policy = &solo->op->info.policy;
-    int64_t              elsewhere = pg_get_int(solo->units, 0, 0) - pg_get_int(solo->units, 0, 1);
+    int64_t elsewhere = pg_get_int(solo->units, 0, 0) - pg_get_int(solo->units, 0, 1);
     if (solo->planned > policy->max_seats_per_hold)
         solo_merge(solo->op, HF_TOO_MANY_SEATS);
     if (policy->max_seats_per_user > 0 && elsewhere + solo->planned > policy->max_seats_per_user)
@@ -176,7 +182,8 @@ solo_send_takes(struct solo *solo, const struct hold_growth *growth)
             after_seats.line_next += solo->add_count;
         }
         send_reclaim_areas(&solo->batch);
-        send_hold_areas(&solo->batch, growth ? &after_seats : NULL, solo->new_areas, solo->new_area_count);
+        send_hold_areas(&solo->batch, growth ? &after_seats : NULL, solo->new_areas,
+                        solo->new_area_count);
     }
     if (solo->add_count > 0)
         send_hold_seats(&solo->batch, growth, solo->adds, solo->add_count);
@@ -186,7 +193,8 @@ bool
 solo_read_takes(struct solo *solo)
 {
     struct batch *batch = &solo->batch;
-    if (solo->new_area_count > 0 && (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
+    if (solo->new_area_count > 0 &&
+        (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
         return false;
     return solo->add_count == 0 || batch_next(batch, &batch->rows.seats);
 }
@@ -206,9 +214,10 @@ solo_judge_takes(struct solo *solo, enum hf_status granted)
         if (op->status == HF_CREATED)
             op->status = granted;
     }
-    for (int row = 0; solo->batch.rows.areas != NULL && row < pg_rows(solo->batch.rows.areas); row++) {
+    for (int row = 0; solo->batch.rows.areas != NULL && row < pg_rows(solo->batch.rows.areas);
+         row++) {
         struct op_area *area = &op->areas[solo->new_areas[row]];
-        struct op       piece = { .kind = OP_HOLD };
+        struct op piece = { .kind = OP_HOLD };
         op_judge_word(&piece, pg_get_text(solo->batch.rows.areas, row, HA_CODE));
         area->code = piece.status;
         if (piece.fate == FATE_AGAIN) {
@@ -261,4 +270,3 @@ solo_judge_releases(struct solo *solo)
         }
     }
 }
-

@@ -8,10 +8,12 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-#define LATER_BASE_US 10000 /* 10, 20, 40 ms ... */
-#define LATER_MOST_US 320000
+#define LATER_BASE_US  10000 /* 10, 20, 40 ms ... */
+#define LATER_MOST_US  320000
 #define REPLAN_BATCHES 1000
-#define LEAVE_PAUSE_NS (20 * 1000 * 1000) /* so that another worker takes what this one can't run */
+#define LEAVE_PAUSE_NS                                                                             \
+    (20 * 1000 * 1000) /* so that another worker takes what this one can't run                     \
+                        */
 
 /* xorshift64*: for jitter only. */
 static uint64_t
@@ -28,7 +30,7 @@ random_next(struct worker *worker)
 void
 op_later(struct worker *worker, struct op *op)
 {
-    int     shift = op->locked_tries < 6 ? op->locked_tries : 5;
+    int shift = op->locked_tries < 6 ? op->locked_tries : 5;
     int64_t pause_us = (int64_t)LATER_BASE_US << shift;
     if (pause_us > LATER_MOST_US)
         pause_us = LATER_MOST_US;
@@ -115,7 +117,7 @@ static void
 run(struct worker *worker, int count)
 {
     struct engine *engine = worker->engine;
-    bool           up = pg_ready(worker->pg);
+    bool up = pg_ready(worker->pg);
     atomic_store_explicit(&worker->up, up, memory_order_relaxed);
     atomic_store_explicit(&engine->store_up, up || somebody_is_up(engine), memory_order_relaxed);
     if (!up) {
@@ -139,9 +141,9 @@ worker_main(void *context)
 {
     struct worker *worker = context;
     struct engine *engine = worker->engine;
-    int            batch_max = (int)engine->node->config->batch_max;
-    unsigned       batches = 0;
-    int            count;
+    int batch_max = (int)engine->node->config->batch_max;
+    unsigned batches = 0;
+    int count;
 
     if (!pg_ready(worker->pg))
         LOG_EVENT(LOG_WARN, "worker_waits_for_store", log_text("error", pg_last_error(worker->pg)));

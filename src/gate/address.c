@@ -12,11 +12,11 @@
 
 struct proxy_range {
     struct address first; /* masked */
-    int            bits;
+    int bits;
 };
 
 struct proxy_list {
-    int                count;
+    int count;
     struct proxy_range ranges[PROXIES_MAX];
 };
 
@@ -71,7 +71,7 @@ is_port(struct slice text)
 static bool
 parse_bracketed(struct slice text, struct address *address)
 {
-    const char  *bracket = memchr(text.ptr, ']', text.len);
+    const char *bracket = memchr(text.ptr, ']', text.len);
     struct slice inside, after;
 
     if (bracket == NULL)
@@ -88,7 +88,7 @@ bool
 address_parse(struct slice text, struct address *address)
 {
     const char *colon = text.len > 0 ? memchr(text.ptr, ':', text.len) : NULL;
-    size_t      before;
+    size_t before;
 
     if (text.len == 0)
         return false;
@@ -112,7 +112,7 @@ address_is_v4(const struct address *address)
 void
 address_format(const struct address *address, char text[ADDRESS_TEXT_BYTES])
 {
-    bool        v4 = address_is_v4(address);
+    bool v4 = address_is_v4(address);
     const void *bytes = address->bytes + (v4 ? sizeof(v4_prefix) : 0);
 
     if (inet_ntop(v4 ? AF_INET : AF_INET6, bytes, text, ADDRESS_TEXT_BYTES) == NULL)
@@ -152,9 +152,9 @@ parse_prefix(struct slice text, int most, int *bits)
 static bool
 parse_range(struct slice item, struct proxy_range *range)
 {
-    const char  *slash = memchr(item.ptr, '/', item.len);
+    const char *slash = memchr(item.ptr, '/', item.len);
     struct slice host = { item.ptr, slash != NULL ? (size_t)(slash - item.ptr) : item.len };
-    int          v4_bits;
+    int v4_bits;
 
     range->bits = 128;
     if (!parse_v4(host, &range->first) && !parse_bare(host, AF_INET6, range->first.bytes))
@@ -273,7 +273,7 @@ client_address(const struct proxy_list *trusted, const char *peer, struct slice 
                char text[ADDRESS_TEXT_BYTES])
 {
     struct address client, next;
-    struct slice   hop;
+    struct slice hop;
 
     if (!address_parse(slice_of(peer), &client)) {
         snprintf(text, ADDRESS_TEXT_BYTES, "%s", peer); /* a socket without an address */

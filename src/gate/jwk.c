@@ -16,10 +16,10 @@
 #include <openssl/err.h>
 #include <openssl/param_build.h>
 
-#define SECRET_BYTES_MIN 32 /* RFC 7518, 3.2: a key as long as the hash, at least */
-#define P256_NUMBER_BYTES 32
-#define P256_NAME "prime256v1" /* OpenSSL's word for P-256 */
-#define ED25519_KEY_BYTES 32
+#define SECRET_BYTES_MIN       32 /* RFC 7518, 3.2: a key as long as the hash, at least */
+#define P256_NUMBER_BYTES      32
+#define P256_NAME              "prime256v1" /* OpenSSL's word for P-256 */
+#define ED25519_KEY_BYTES      32
 #define RSA_EXPONENT_BYTES_MAX 8
 
 static const char *
@@ -80,7 +80,8 @@ may_verify(const cJSON *jwk)
         return true;
     if (!cJSON_IsArray(key_ops))
         return false;
-    cJSON_ArrayForEach(item, key_ops) {
+    cJSON_ArrayForEach(item, key_ops)
+    {
         if (cJSON_IsString(item) && strcmp(item->valuestring, "verify") == 0)
             return true;
     }
@@ -123,7 +124,7 @@ static enum jwk_outcome
 read_oct(const cJSON *jwk, struct jws_key *key, const char **reason)
 {
     unsigned char bytes[JWS_SECRET_BYTES_MAX];
-    size_t        len = 0;
+    size_t len = 0;
 
     if (!member_bytes(jwk, "k", bytes, sizeof(bytes), &len))
         return broken(reason, "k is missing or not base64url");
@@ -140,9 +141,9 @@ read_oct(const cJSON *jwk, struct jws_key *key, const char **reason)
 static EVP_PKEY *
 key_from_params(const char *type, OSSL_PARAM_BLD *builder)
 {
-    OSSL_PARAM   *params = OSSL_PARAM_BLD_to_param(builder);
+    OSSL_PARAM *params = OSSL_PARAM_BLD_to_param(builder);
     EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
-    EVP_PKEY     *key = NULL;
+    EVP_PKEY *key = NULL;
 
     if (params == NULL || context == NULL || EVP_PKEY_fromdata_init(context) != 1 ||
         EVP_PKEY_fromdata(context, &key, EVP_PKEY_PUBLIC_KEY, params) != 1)
@@ -158,7 +159,7 @@ static bool
 key_is_sound(EVP_PKEY *key)
 {
     EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_pkey(NULL, key, NULL);
-    bool          sound = context != NULL && EVP_PKEY_public_check(context) == 1;
+    bool sound = context != NULL && EVP_PKEY_public_check(context) == 1;
 
     EVP_PKEY_CTX_free(context);
     return sound;
@@ -181,9 +182,9 @@ static enum jwk_outcome
 read_rsa(const cJSON *jwk, struct jws_key *key, const char **reason)
 {
     unsigned char n_bytes[JWS_RSA_BITS_MAX / 8 + 1], e_bytes[RSA_EXPONENT_BYTES_MAX];
-    size_t        n_len, e_len;
-    BIGNUM       *n, *e;
-    const char   *why = NULL;
+    size_t n_len, e_len;
+    BIGNUM *n, *e;
+    const char *why = NULL;
 
     if (!member_bytes(jwk, "n", n_bytes, sizeof(n_bytes), &n_len) ||
         !member_bytes(jwk, "e", e_bytes, sizeof(e_bytes), &e_len))
@@ -224,7 +225,7 @@ read_ec(const cJSON *jwk, struct jws_key *key, const char **reason)
 {
     unsigned char point[1 + 2 * P256_NUMBER_BYTES] = { 4 }; /* 4: uncompressed, x and y follow */
     unsigned char *x = point + 1, *y = point + 1 + P256_NUMBER_BYTES;
-    size_t         x_len, y_len;
+    size_t x_len, y_len;
 
     if (!member_bytes(jwk, "x", x, P256_NUMBER_BYTES, &x_len) || x_len != P256_NUMBER_BYTES ||
         !member_bytes(jwk, "y", y, P256_NUMBER_BYTES, &y_len) || y_len != P256_NUMBER_BYTES)
@@ -239,7 +240,7 @@ static enum jwk_outcome
 read_okp(const cJSON *jwk, struct jws_key *key, const char **reason)
 {
     unsigned char x[ED25519_KEY_BYTES];
-    size_t        len;
+    size_t len;
 
     if (!member_bytes(jwk, "x", x, sizeof(x), &len) || len != sizeof(x))
         return broken(reason, "x must be 32 bytes in base64url");

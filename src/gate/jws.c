@@ -16,8 +16,8 @@
 
 #include "holdfast/json.h"
 
-#define HEADER_BYTES_MAX 1024
-#define ES256_NUMBER_BYTES 32 /* r and s, each */
+#define HEADER_BYTES_MAX    1024
+#define ES256_NUMBER_BYTES  32 /* r and s, each */
 #define ES256_DER_BYTES_MAX 80
 
 const char *
@@ -112,11 +112,11 @@ read_header_fields(const cJSON *header, struct jws *jws)
 static bool
 read_header(struct slice part, struct jws *jws)
 {
-    unsigned char     bytes[HEADER_BYTES_MAX];
+    unsigned char bytes[HEADER_BYTES_MAX];
     struct json_error error;
-    size_t            len;
-    cJSON            *header;
-    bool              good;
+    size_t len;
+    cJSON *header;
+    bool good;
 
     if (!base64url_decode(part, bytes, sizeof(bytes), &len))
         return false;
@@ -170,7 +170,7 @@ jws_hmac(struct slice secret, struct slice text, unsigned char mac[32])
 static enum jws_verdict
 verify_hs256(const struct jws_key *key, const struct jws *jws)
 {
-    struct slice  secret = { (const char *)key->secret, key->secret_len };
+    struct slice secret = { (const char *)key->secret, key->secret_len };
     unsigned char mac[32];
 
     if (jws->signature_len != sizeof(mac))
@@ -184,14 +184,14 @@ static enum jws_verdict
 verify_public(const struct jws_key *key, const struct jws *jws, const EVP_MD *digest,
               const unsigned char *signature, size_t signature_len)
 {
-    EVP_MD_CTX      *context = EVP_MD_CTX_new();
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
     enum jws_verdict verdict = JWS_UNJUDGED;
 
     if (context != NULL &&
         EVP_DigestVerifyInit(context, NULL, digest, NULL, key->public_key) == 1) {
-        int answer = EVP_DigestVerify(context, signature, signature_len,
-                                      (const unsigned char *)jws->signing_input.ptr,
-                                      jws->signing_input.len);
+        int answer =
+            EVP_DigestVerify(context, signature, signature_len,
+                             (const unsigned char *)jws->signing_input.ptr, jws->signing_input.len);
         verdict = answer == 1 ? JWS_SIGNED : answer == 0 ? JWS_FORGED : JWS_UNJUDGED;
     }
     EVP_MD_CTX_free(context);
@@ -204,11 +204,11 @@ verify_public(const struct jws_key *key, const struct jws *jws, const EVP_MD *di
 static int
 es256_to_der(const unsigned char *signature, unsigned char der[ES256_DER_BYTES_MAX])
 {
-    ECDSA_SIG     *pair = ECDSA_SIG_new();
-    BIGNUM        *r = BN_bin2bn(signature, ES256_NUMBER_BYTES, NULL);
-    BIGNUM        *s = BN_bin2bn(signature + ES256_NUMBER_BYTES, ES256_NUMBER_BYTES, NULL);
+    ECDSA_SIG *pair = ECDSA_SIG_new();
+    BIGNUM *r = BN_bin2bn(signature, ES256_NUMBER_BYTES, NULL);
+    BIGNUM *s = BN_bin2bn(signature + ES256_NUMBER_BYTES, ES256_NUMBER_BYTES, NULL);
     unsigned char *out = der;
-    int            len = 0;
+    int len = 0;
 
     if (pair == NULL || r == NULL || s == NULL) {
         BN_free(r);
@@ -226,7 +226,7 @@ static enum jws_verdict
 verify_es256(const struct jws_key *key, const struct jws *jws)
 {
     unsigned char der[ES256_DER_BYTES_MAX];
-    int           der_len;
+    int der_len;
 
     if (jws->signature_len != 2 * ES256_NUMBER_BYTES)
         return JWS_FORGED;

@@ -34,22 +34,22 @@ enum jws_alg { JWS_HS256, JWS_RS256, JWS_ES256, JWS_EDDSA };
 const char *jws_alg_name(enum jws_alg alg);
 
 struct jws_key {
-    enum jws_alg   alg; /* the only one that this key takes */
-    char           kid[JWS_KID_BYTES_MAX + 1]; /* empty: fits every kid */
-    unsigned char *secret;                     /* HS256 */
-    size_t         secret_len;
-    EVP_PKEY      *public_key; /* all others */
+    enum jws_alg alg;                /* the only one that this key takes */
+    char kid[JWS_KID_BYTES_MAX + 1]; /* empty: fits every kid */
+    unsigned char *secret;           /* HS256 */
+    size_t secret_len;
+    EVP_PKEY *public_key; /* all others */
 };
 
 /* A zeroed key is fine. Wipes the secret. */
 void jws_key_fini(struct jws_key *key);
 
 struct jws {
-    enum jws_alg  alg;
-    char          kid[JWS_KID_BYTES_MAX + 1]; /* empty: none */
-    struct slice  signing_input;              /* header.payload, as sent */
-    size_t        payload_len;
-    size_t        signature_len;
+    enum jws_alg alg;
+    char kid[JWS_KID_BYTES_MAX + 1]; /* empty: none */
+    struct slice signing_input;      /* header.payload, as sent */
+    size_t payload_len;
+    size_t signature_len;
     unsigned char payload[JWS_PAYLOAD_BYTES_MAX];
     unsigned char signature[JWS_SIGNATURE_BYTES_MAX];
 };

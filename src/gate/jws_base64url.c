@@ -27,8 +27,8 @@ bool
 base64url_decode(struct slice text, unsigned char *bytes, size_t max, size_t *len)
 {
     uint32_t bits = 0; /* the bits not yet written, in the low bit_count places */
-    int      bit_count = 0;
-    size_t   written = 0;
+    int bit_count = 0;
+    size_t written = 0;
 
     if (text.len % 4 == 1 || text.len / 4 * 3 + text.len % 4 * 3 / 4 > max)
         return false;
@@ -52,7 +52,7 @@ void
 base64url_append(struct buf *out, const void *bytes, size_t len)
 {
     const unsigned char *at = bytes;
-    char                 group[4];
+    char group[4];
 
     if (!buf_reserve(out, (len + 2) / 3 * 4))
         return; /* the buffer remembers that it failed */

@@ -25,17 +25,17 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-#define STRIPES 64
-#define SETS    128
-#define WAYS    16
-#define SLICES  10
+#define STRIPES     64
+#define SETS        128
+#define WAYS        16
+#define SLICES      10
 
-#define MINUTE_US    (60 * INT64_C(1000000))
-#define BURST_US     (5 * INT64_C(1000000))
-#define MAPS_US      (2 * INT64_C(1000000))
-#define V6_KEY_BITS  64
+#define MINUTE_US   (60 * INT64_C(1000000))
+#define BURST_US    (5 * INT64_C(1000000))
+#define MAPS_US     (2 * INT64_C(1000000))
+#define V6_KEY_BITS 64
 
-_Static_assert(STRIPES * SETS * WAYS == RATE_ADDRESSES_MAX, "the header promises so many");
+_Static_assert(STRIPES *SETS *WAYS == RATE_ADDRESSES_MAX, "the header promises so many");
 _Static_assert(STRIPES == 64 && SETS == 128, "places are cut from the hash by bits");
 
 enum rule { RULE_GENERAL, RULE_HOLDS, RULE_BURST, RULE_MAPS, RULE_COUNT };
@@ -43,7 +43,7 @@ enum rule { RULE_GENERAL, RULE_HOLDS, RULE_BURST, RULE_MAPS, RULE_COUNT };
 static const struct {
     const char *name;
     const char *event_type; /* the words of the table abuse_events */
-    int64_t     window_us;
+    int64_t window_us;
 } rules[RULE_COUNT] = {
     [RULE_GENERAL] = { "general", "rate_limit", MINUTE_US },
     [RULE_HOLDS] = { "holds", "rate_limit", MINUTE_US },
@@ -52,46 +52,46 @@ static const struct {
 };
 
 struct window {
-    int64_t  begin_us; /* of slice 0: the first request after the window was empty */
-    int64_t  newest;   /* the slice that `now` was in last */
-    uint32_t total;    /* the sum of counts */
+    int64_t begin_us; /* of slice 0: the first request after the window was empty */
+    int64_t newest;   /* the slice that `now` was in last */
+    uint32_t total;   /* the sum of counts */
     uint32_t counts[SLICES];
 };
 
 struct map_seen {
     uint64_t hash;
-    int64_t  at_us; /* last time */
+    int64_t at_us; /* last time */
 };
 
 struct client {
-    struct address   key;
-    int64_t          seen_us;
-    int64_t          blocked_until_us;
-    int64_t          reported_us; /* when its going over a limit was last written to the ring */
-    enum rule        blocked_by;
-    int              map_count;
+    struct address key;
+    int64_t seen_us;
+    int64_t blocked_until_us;
+    int64_t reported_us; /* when its going over a limit was last written to the ring */
+    enum rule blocked_by;
+    int map_count;
     struct map_seen *maps; /* maps_limit + 1 places, or NULL: never asked for one */
-    struct window    windows[RULE_MAPS];
+    struct window windows[RULE_MAPS];
 };
 
 struct set {
-    uint32_t      tags[WAYS]; /* 0: the way is free; else part of the hash */
+    uint32_t tags[WAYS]; /* 0: the way is free; else part of the hash */
     struct client clients[WAYS];
 };
 
 struct stripe {
     struct lock lock; /* rank RATE; guards sets */
-    struct set  sets[SETS];
+    struct set sets[SETS];
 };
 
 struct rate_limiter {
     /* fixed after start */
-    bool    on;
+    bool on;
     int64_t limits[RULE_COUNT];
     int64_t block_us;
 
-    struct lock        events_lock; /* rank RATE, never taken with a stripe's; guards the ring */
-    uint64_t           events_written;
+    struct lock events_lock; /* rank RATE, never taken with a stripe's; guards the ring */
+    uint64_t events_written;
     struct abuse_event events[RATE_EVENTS_MAX];
 
     struct stripe stripes[STRIPES];
@@ -221,14 +221,14 @@ key_of_text(struct slice text, struct address *key)
 
 struct place {
     struct stripe *stripe;
-    struct set    *set;
-    uint32_t       tag;
+    struct set *set;
+    uint32_t tag;
 };
 
 static struct place
 place_of(struct rate_limiter *limiter, const struct address *key)
 {
-    uint64_t     hash = hash_seeded(key->bytes, sizeof(key->bytes));
+    uint64_t hash = hash_seeded(key->bytes, sizeof(key->bytes));
     struct place place;
 
     place.stripe = &limiter->stripes[hash >> 58];
@@ -282,9 +282,9 @@ choose_way_locked(const struct set *set, int64_t now_us)
 static struct client *
 get_client_locked(const struct place *place, const struct address *key, int64_t now_us)
 {
-    struct client   *client = find_client_locked(place, key);
+    struct client *client = find_client_locked(place, key);
     struct map_seen *maps;
-    int              way;
+    int way;
 
     if (client != NULL)
         return client;
@@ -372,10 +372,10 @@ result_refuse(struct rate_result *result, const struct rate_limiter *limiter, en
 /* What one request does to its client, and what is to be told about it afterwards. */
 struct judgement {
     struct rate_result *result;
-    bool                report;
-    enum rule           rule;
-    int64_t             count;
-    int64_t             blocked_until_us;
+    bool report;
+    enum rule rule;
+    int64_t count;
+    int64_t blocked_until_us;
 };
 
 static void
@@ -396,7 +396,7 @@ judge_abuse_locked(struct rate_limiter *limiter, struct client *client, enum rat
                    uint64_t map_hash, int64_t now_us, struct judgement *judgement)
 {
     struct window *burst = &client->windows[RULE_BURST];
-    int64_t        maps_limit = limiter->limits[RULE_MAPS];
+    int64_t maps_limit = limiter->limits[RULE_MAPS];
 
     if (client->blocked_until_us > now_us) {
         result_refuse(judgement->result, limiter, client->blocked_by, HF_BLOCKED,
@@ -473,7 +473,7 @@ static void
 report(struct rate_limiter *limiter, const char *address, const struct judgement *judgement,
        int64_t now_us)
 {
-    bool               blocks = judgement->blocked_until_us != 0;
+    bool blocks = judgement->blocked_until_us != 0;
     struct abuse_event event = {
         .id = uuid_v7_new(),
         .event_type = rules[judgement->rule].event_type,
@@ -485,9 +485,8 @@ report(struct rate_limiter *limiter, const char *address, const struct judgement
 
     snprintf(event.ip, sizeof(event.ip), "%s", address);
     snprintf(event.details, sizeof(event.details),
-             "limit %s: more than %" PRId64 " in %" PRId64 " s",
-             rules[judgement->rule].name, limiter->limits[judgement->rule],
-             rules[judgement->rule].window_us / TIME_US_PER_S);
+             "limit %s: more than %" PRId64 " in %" PRId64 " s", rules[judgement->rule].name,
+             limiter->limits[judgement->rule], rules[judgement->rule].window_us / TIME_US_PER_S);
     lock_take(&limiter->events_lock);
     limiter->events[limiter->events_written++ % RATE_EVENTS_MAX] = event;
     lock_drop(&limiter->events_lock);
@@ -501,9 +500,9 @@ rate_limit_check(struct rate_limiter *limiter, const char *address, enum rate_ki
                  struct slice map, struct mono_time now, struct rate_result *result)
 {
     struct judgement judgement = { .result = result };
-    struct address   key;
-    struct place     place;
-    uint64_t         map_hash = kind == RATE_MAP ? hash_seeded(map.ptr, map.len) : 0;
+    struct address key;
+    struct place place;
+    uint64_t map_hash = kind == RATE_MAP ? hash_seeded(map.ptr, map.len) : 0;
 
     *result = (struct rate_result){ .status = HF_OK, .name = rules[RULE_GENERAL].name };
     if (!limiter->on)
@@ -542,9 +541,9 @@ bool
 rate_limit_unblock(struct rate_limiter *limiter, struct slice ip, struct mono_time now)
 {
     struct address key;
-    struct place   place;
+    struct place place;
     struct client *client;
-    bool           was_blocked = false;
+    bool was_blocked = false;
 
     if (!limiter->on || !key_of_text(ip, &key))
         return false;

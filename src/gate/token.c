@@ -25,7 +25,7 @@
 #define UNIX_S_MAX 9007199254740991.0 /* 2^53 - 1: whole as a JSON number */
 
 struct token_verifier {
-    struct token_keys   keys; /* fixed after start */
+    struct token_keys keys; /* fixed after start */
     struct token_cache *cache;
 };
 
@@ -137,10 +137,10 @@ read_times(const cJSON *root, struct token_claims *claims)
 static bool
 read_claims(const struct jws *jws, struct token_claims *claims)
 {
-    struct slice      text = { (const char *)jws->payload, jws->payload_len };
+    struct slice text = { (const char *)jws->payload, jws->payload_len };
     struct json_error error;
-    cJSON            *root = json_parse(text, &error);
-    bool              good;
+    cJSON *root = json_parse(text, &error);
+    bool good;
 
     memset(claims, 0, sizeof(*claims));
     good = cJSON_IsObject(root) && read_id(root, "org", claims->org) &&
@@ -232,7 +232,7 @@ judge(struct token_verifier *verifier, struct slice authorization, int64_t now_u
       struct token_claims *claims)
 {
     struct slice token;
-    uint64_t     hash;
+    uint64_t hash;
 
     if (!bearer_token(authorization, &token))
         return HF_UNAUTHENTICATED;
@@ -296,9 +296,9 @@ bool
 token_sign_hs256(struct slice secret, struct slice kid, const struct token_claims *claims,
                  struct buf *out)
 {
-    struct buf    json = { 0 }, token = { 0 };
+    struct buf json = { 0 }, token = { 0 };
     unsigned char mac[32];
-    bool          good;
+    bool good;
 
     write_header(kid, &json);
     base64url_append(&token, json.data, json.len);

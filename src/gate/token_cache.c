@@ -13,21 +13,21 @@
 
 struct known_token {
     struct token_claims claims;
-    size_t              len;
-    char                text[];
+    size_t len;
+    char text[];
 };
 
 struct set {
-    uint64_t            hashes[TOKEN_CACHE_WAYS];
+    uint64_t hashes[TOKEN_CACHE_WAYS];
     struct known_token *tokens[TOKEN_CACHE_WAYS]; /* NULL: the way is free */
-    uint8_t             asked;                    /* bit i: way i was hit since the hand's turn */
-    uint8_t             hand;
+    uint8_t asked;                                /* bit i: way i was hit since the hand's turn */
+    uint8_t hand;
 };
 
 struct stripe {
     struct lock lock; /* rank TOKENS; guards all below */
-    struct set  sets[TOKEN_CACHE_SETS];
-    uint64_t    refused[TOKEN_CACHE_REFUSED]; /* 0: free */
+    struct set sets[TOKEN_CACHE_SETS];
+    uint64_t refused[TOKEN_CACHE_REFUSED]; /* 0: free */
 };
 
 struct token_cache {
@@ -109,10 +109,10 @@ enum token_memory
 token_cache_find(struct token_cache *cache, uint64_t hash, struct slice token,
                  struct token_claims *claims)
 {
-    struct stripe    *stripe = stripe_of(cache, hash);
-    struct set       *set = set_of(stripe, hash);
+    struct stripe *stripe = stripe_of(cache, hash);
+    struct set *set = set_of(stripe, hash);
     enum token_memory memory = TOKEN_NEW;
-    int               way;
+    int way;
 
     lock_take(&stripe->lock);
     way = find_way_locked(set, hash, token);
@@ -144,7 +144,7 @@ choose_way_locked(struct set *set, int64_t now_unix_s)
         set->hand = (uint8_t)((way + 1) % TOKEN_CACHE_WAYS);
         if ((set->asked & 1u << way) == 0)
             return way;
-        set->asked &= (uint8_t)~(1u << way);
+        set->asked &= (uint8_t) ~(1u << way);
     }
 }
 
@@ -153,7 +153,7 @@ static struct known_token *
 insert_locked(struct set *set, uint64_t hash, struct known_token *token, int64_t now_unix_s)
 {
     struct known_token *out;
-    int                 way;
+    int way;
 
     if (find_way_locked(set, hash, (struct slice){ token->text, token->len }) >= 0)
         return token; /* another thread verified it meanwhile */
@@ -161,7 +161,7 @@ insert_locked(struct set *set, uint64_t hash, struct known_token *token, int64_t
     out = set->tokens[way];
     set->tokens[way] = token;
     set->hashes[way] = hash;
-    set->asked &= (uint8_t)~(1u << way); /* it earns its place by being asked for again */
+    set->asked &= (uint8_t) ~(1u << way); /* it earns its place by being asked for again */
     return out;
 }
 
@@ -169,7 +169,7 @@ void
 token_cache_add(struct token_cache *cache, uint64_t hash, struct slice token,
                 const struct token_claims *claims, int64_t now_unix_s)
 {
-    struct stripe      *stripe = stripe_of(cache, hash);
+    struct stripe *stripe = stripe_of(cache, hash);
     struct known_token *known;
 
     if (token.len > TOKEN_CACHE_TEXT_MAX)

@@ -38,7 +38,7 @@ static bool
 next_secret(struct slice *rest, bool pairs, struct slice *kid, struct slice *secret)
 {
     const char *comma = pairs ? memchr(rest->ptr, ',', rest->len) : NULL;
-    size_t      len = comma != NULL ? (size_t)(comma - rest->ptr) : rest->len;
+    size_t len = comma != NULL ? (size_t)(comma - rest->ptr) : rest->len;
     const char *colon;
 
     *kid = SLICE_EMPTY;
@@ -121,7 +121,7 @@ static bool
 read_secrets(struct token_keys *keys, const char *jwt_secret, char *error, size_t error_bytes)
 {
     struct slice rest = slice_of(jwt_secret);
-    bool         pairs = memchr(rest.ptr, ':', rest.len) != NULL;
+    bool pairs = memchr(rest.ptr, ':', rest.len) != NULL;
 
     for (int item = 1; rest.len > 0; item++) {
         struct slice kid, secret;
@@ -141,9 +141,9 @@ read_secrets(struct token_keys *keys, const char *jwt_secret, char *error, size_
 static bool
 read_file(const char *path, struct buf *text, char *error, size_t error_bytes)
 {
-    char   chunk[4096];
+    char chunk[4096];
     size_t len;
-    FILE  *file = fopen(path, "re");
+    FILE *file = fopen(path, "re");
 
     if (file == NULL) {
         snprintf(error, error_bytes, "jwt_keys_file: %s: %s", path, strerror(errno));
@@ -166,7 +166,7 @@ static bool
 add_jwk(struct token_keys *keys, const cJSON *jwk, int item, char *error, size_t error_bytes)
 {
     struct jws_key *key = next_key(keys, error, error_bytes);
-    const char     *reason = "";
+    const char *reason = "";
 
     if (key == NULL)
         return false;
@@ -188,17 +188,18 @@ static bool
 read_jwk_set(struct token_keys *keys, struct slice text, char *error, size_t error_bytes)
 {
     struct json_error why = { 0, "" };
-    cJSON            *set = json_parse(text, &why);
-    const cJSON      *list = cJSON_GetObjectItemCaseSensitive(set, "keys");
-    const cJSON      *jwk;
-    bool              good = cJSON_IsArray(list);
-    int               item = 0;
+    cJSON *set = json_parse(text, &why);
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(set, "keys");
+    const cJSON *jwk;
+    bool good = cJSON_IsArray(list);
+    int item = 0;
 
     if (set == NULL)
         snprintf(error, error_bytes, "jwt_keys_file: %s at byte %zu", why.reason, why.offset);
     else if (!good)
         snprintf(error, error_bytes, "jwt_keys_file: no array `keys` in it");
-    cJSON_ArrayForEach(jwk, list) {
+    cJSON_ArrayForEach(jwk, list)
+    {
         good = good && add_jwk(keys, jwk, ++item, error, error_bytes);
     }
     cJSON_Delete(set);
@@ -209,7 +210,7 @@ static bool
 read_keys_file(struct token_keys *keys, const char *path, char *error, size_t error_bytes)
 {
     struct buf text = { 0 };
-    bool       good;
+    bool good;
 
     good = read_file(path, &text, error, error_bytes) &&
            read_jwk_set(keys, buf_slice(&text), error, error_bytes);

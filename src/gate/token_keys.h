@@ -10,7 +10,7 @@
 
 struct token_keys {
     struct jws_key keys[TOKEN_KEYS_MAX];
-    int            count;
+    int count;
 };
 
 /*

@@ -10,11 +10,11 @@
 
 struct event_name {
     UT_hash_handle hh;
-    uint32_t       number;
-    uint32_t       references;
-    uint16_t       org_bytes;
-    uint16_t       text_bytes;
-    char           text[]; /* org, NUL, event */
+    uint32_t number;
+    uint32_t references;
+    uint16_t org_bytes;
+    uint16_t text_bytes;
+    char text[]; /* org, NUL, event */
 };
 
 void

@@ -21,15 +21,15 @@
 struct event_name; /* one (org, event) */
 
 struct event_slot {
-    struct event_name *name;      /* NULL: this number is free */
-    uint32_t           next_free; /* only while it is */
+    struct event_name *name; /* NULL: this number is free */
+    uint32_t next_free;      /* only while it is */
 };
 
 struct event_names {
-    struct event_name *by_text;    /* uthash head */
+    struct event_name *by_text; /* uthash head */
     struct event_slot *by_number;
-    uint32_t           numbers;    /* size of by_number */
-    uint32_t           first_free; /* == numbers: none */
+    uint32_t numbers;    /* size of by_number */
+    uint32_t first_free; /* == numbers: none */
 };
 
 void event_names_init(struct event_names *names);

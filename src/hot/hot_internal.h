@@ -31,23 +31,23 @@ enum seat_place { PLACE_NONE, PLACE_WHEEL, PLACE_FREED, PLACE_IDLE };
  * reads (the end of hh and all after it) lies together: two cache lines, not three.
  */
 struct hot_seat {
-    struct timer_node  timer; /* its link: see place; its time, when freed: the shard's age */
+    struct timer_node timer; /* its link: see place; its time, when freed: the shard's age */
     struct hot_waiter *parked_last;
-    UT_hash_handle     hh;
-    struct uuid        hold_id;
-    uint64_t           user_hash;
-    struct db_time     held_until;
-    int64_t            version;
-    struct mono_time   began;     /* of the newest read or commit that said this */
-    uint16_t           slab_place;
-    uint16_t           status : 3; /* enum seat_status */
-    uint16_t           in_payment : 1;
-    uint16_t           known : 1;   /* false: only a claim is here, nothing was learned yet */
-    uint16_t           claimed : 1;
-    uint16_t           used : 1;    /* asked for since the clock of eviction came by */
-    uint16_t           place : 2;   /* enum seat_place */
-    uint32_t           event;       /* the key begins here: number of the event, ... */
-    char               seat[];      /* ... then the seat id, without a NUL */
+    UT_hash_handle hh;
+    struct uuid hold_id;
+    uint64_t user_hash;
+    struct db_time held_until;
+    int64_t version;
+    struct mono_time began; /* of the newest read or commit that said this */
+    uint16_t slab_place;
+    uint16_t status : 3; /* enum seat_status */
+    uint16_t in_payment : 1;
+    uint16_t known : 1; /* false: only a claim is here, nothing was learned yet */
+    uint16_t claimed : 1;
+    uint16_t used : 1;  /* asked for since the clock of eviction came by */
+    uint16_t place : 2; /* enum seat_place */
+    uint32_t event;     /* the key begins here: number of the event, ... */
+    char seat[];        /* ... then the seat id, without a NUL */
 };
 
 #define SEAT_KEY_OFFSET offsetof(struct hot_seat, event)
@@ -66,19 +66,19 @@ struct shard {
 
     struct lock lock; /* rank SHARD; guards all that follows */
 
-    struct hot_seat   *seats; /* uthash head; owns the entries */
+    struct hot_seat *seats; /* uthash head; owns the entries */
     struct event_names names;
-    struct slab        slabs[SEAT_CLASSES];
+    struct slab slabs[SEAT_CLASSES];
     struct timer_wheel wheel;
-    struct link        freed;
-    struct link        idle;
-    uint64_t           changes; /* see hot_table_change_count */
-    int64_t            claims;
+    struct link freed;
+    struct link idle;
+    uint64_t changes; /* see hot_table_change_count */
+    int64_t claims;
     /*
      * Tombstones age by this clock: it follows the ticks, but a jump of the database's
      * clock counts for a second at most, and a step back for nothing.
      */
-    int64_t        age_us;
+    int64_t age_us;
     struct db_time ticked;
 };
 
@@ -87,12 +87,12 @@ struct hot_table {
     struct hot_table_limits limits;
 
     /* atomic, any thread */
-    _Atomic int64_t  entries; /* exact against seats_max */
-    _Atomic int64_t  parked;  /* exact against parked_max */
-    _Atomic bool     alone;
-    _Atomic int64_t  distrusted_us; /* mono_time: what began up to here isn't trusted */
+    _Atomic int64_t entries; /* exact against seats_max */
+    _Atomic int64_t parked;  /* exact against parked_max */
+    _Atomic bool alone;
+    _Atomic int64_t distrusted_us; /* mono_time: what began up to here isn't trusted */
     _Atomic uint64_t distrusts;
-    _Atomic uint32_t tick_from;     /* the shard where the next tick begins */
+    _Atomic uint32_t tick_from; /* the shard where the next tick begins */
 
     struct shard shards[];
 };
@@ -100,10 +100,10 @@ struct hot_table {
 /* A seat as a caller named it, ready to be looked up: made before the lock is taken. */
 struct seat_spot {
     struct shard *shard;
-    unsigned      hash;
-    struct slice  event; /* org, NUL, event: a part of text */
-    struct slice  seat;
-    char          text[3 * ID_BYTES_MAX + 2];
+    unsigned hash;
+    struct slice event; /* org, NUL, event: a part of text */
+    struct slice seat;
+    char text[3 * ID_BYTES_MAX + 2];
 };
 
 void seat_spot_init(struct seat_spot *spot, struct hot_table *table, const struct seat_key *key);
@@ -115,7 +115,8 @@ void shard_fini(struct shard *shard);
 
 /* NULL: not here. */
 struct hot_seat *shard_find_locked(struct shard *shard, const struct seat_spot *spot);
-/* As above, but adds an entry about which nothing is known; evicts one if it must. NULL: no room or memory. */
+/* As above, but adds an entry about which nothing is known; evicts one if it must. NULL: no room or
+ * memory. */
 struct hot_seat *shard_find_or_add_locked(struct shard *shard, const struct seat_spot *spot);
 /* Unlinks and frees an entry without claim. */
 void shard_remove_locked(struct shard *shard, struct hot_seat *seat);

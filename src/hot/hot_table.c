@@ -166,7 +166,8 @@ seat_is_held(const struct hot_seat *seat, struct db_time now, int64_t error_us)
 
 /* Whether an entry, if it is right, keeps this user from the seat. */
 static bool
-seat_keeps_out(const struct hot_seat *seat, uint64_t user_hash, struct db_time now, int64_t error_us)
+seat_keeps_out(const struct hot_seat *seat, uint64_t user_hash, struct db_time now,
+               int64_t error_us)
 {
     switch ((enum seat_status)seat->status) {
     case SEAT_SOLD:
@@ -334,8 +335,8 @@ hot_table_refuses(struct hot_table *table, const struct seat_key *key, uint64_t 
     seat_spot_init(&spot, table, key);
     lock_take(&spot.shard->lock);
     struct hot_seat *seat = shard_find_locked(spot.shard, &spot);
-    bool refuses = seat != NULL &&
-                   seat_refuses_locked(table, seat, user_hash, now, error_us, mono, view);
+    bool refuses =
+        seat != NULL && seat_refuses_locked(table, seat, user_hash, now, error_us, mono, view);
     lock_drop(&spot.shard->lock);
     return refuses;
 }
@@ -354,9 +355,8 @@ table_forget_parked(struct hot_table *table, const struct hot_waiter *first)
 }
 
 void
-hot_table_settle(struct hot_table *table, const struct seat_key *key,
-                 const struct seat_view *view, struct mono_time began, bool arm,
-                 struct hot_waiter **waiters)
+hot_table_settle(struct hot_table *table, const struct seat_key *key, const struct seat_view *view,
+                 struct mono_time began, bool arm, struct hot_waiter **waiters)
 {
     struct seat_spot spot;
     seat_spot_init(&spot, table, key);
@@ -505,7 +505,8 @@ shard_tick_locked(struct shard *shard, struct db_time now, struct hot_due *due, 
     int count = 0;
     struct timer_node *node = NULL;
     while (count < max && count < TICK_POPS && (node = timer_wheel_pop(&shard->wheel)) != NULL) {
-        struct hot_seat *seat = (struct hot_seat *)((char *)node - offsetof(struct hot_seat, timer));
+        struct hot_seat *seat =
+            (struct hot_seat *)((char *)node - offsetof(struct hot_seat, timer));
         seat->place = PLACE_NONE;
         shard_settle_place_locked(shard, seat);
         due_fill(shard, seat, &due[count]);

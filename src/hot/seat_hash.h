@@ -11,7 +11,7 @@
 
 #include "holdfast/ids.h"
 
-#define HASH_NONFATAL_OOM 1
+#define HASH_NONFATAL_OOM                    1
 #define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = (unsigned)hash_seeded((keyptr), (keylen)))
 
 #include <uthash.h>

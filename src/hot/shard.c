@@ -14,7 +14,7 @@
 /* What uthash compares: the number of the event and the seat id, as in struct hot_seat. */
 struct seat_probe {
     uint32_t event;
-    char     seat[ID_BYTES_MAX];
+    char seat[ID_BYTES_MAX];
 };
 
 static struct slab *
@@ -278,8 +278,7 @@ seat_says_the_same(const struct hot_seat *seat, const struct seat_view *view)
 {
     return seat->version == view->version && seat->status == view->status &&
            seat->in_payment == view->in_payment && seat->user_hash == view->user_hash &&
-           seat->held_until.us == view->held_until.us &&
-           uuid_equal(&seat->hold_id, &view->hold_id);
+           seat->held_until.us == view->held_until.us && uuid_equal(&seat->hold_id, &view->hold_id);
 }
 
 static void

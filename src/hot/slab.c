@@ -6,9 +6,9 @@
 
 struct chunk {
     struct link link; /* in open or full */
-    void       *free; /* items that were given back */
-    uint16_t    cut;  /* places that were ever used; those beyond are untouched */
-    uint16_t    out;
+    void *free;       /* items that were given back */
+    uint16_t cut;     /* places that were ever used; those beyond are untouched */
+    uint16_t out;
     _Alignas(8) char items[];
 };
 

@@ -20,9 +20,9 @@
 #define SLAB_CHUNK_BYTES (32 * 1024 - 16) /* with malloc's header: eight pages */
 
 struct slab {
-    uint32_t    item_bytes; /* a multiple of 8 */
-    int64_t     items;      /* handed out */
-    struct link open;       /* chunks with a free place, the one to cut from first */
+    uint32_t item_bytes; /* a multiple of 8 */
+    int64_t items;       /* handed out */
+    struct link open;    /* chunks with a free place, the one to cut from first */
     struct link full;
 };
 

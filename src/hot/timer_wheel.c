@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#define BITS(level) ((level) * TIMER_SLOT_BITS)
+#define BITS(level) ((level)*TIMER_SLOT_BITS)
 
 _Static_assert(INT64_MAX / TIMER_TICK_US < (INT64_C(1) << BITS(TIMER_LEVELS)),
                "the levels must reach every time that can be named");

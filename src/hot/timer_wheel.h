@@ -40,25 +40,26 @@
 
 /* Embed it. While it is not armed, its owner may use `link` and `at` for something else. */
 struct timer_node {
-    struct link    link;
+    struct link link;
     struct db_time at;
 };
 
 struct timer_wheel {
-    struct db_time now;       /* what the clock said last */
-    int64_t        behind_us; /* the sum of all its steps back */
-    int64_t        tick;      /* where the wheel is; every slot in use begins later */
-    int64_t        tick_goal; /* where it has to turn to: the tick of `now` */
-    int64_t        armed;
-    struct link    moving;    /* timers of the slot that was just reached */
-    struct link    due;       /* fired, not popped yet */
-    uint64_t       used[TIMER_LEVELS]; /* a bit per slot */
-    struct link    slots[TIMER_LEVELS][TIMER_SLOTS];
+    struct db_time now; /* what the clock said last */
+    int64_t behind_us;  /* the sum of all its steps back */
+    int64_t tick;       /* where the wheel is; every slot in use begins later */
+    int64_t tick_goal;  /* where it has to turn to: the tick of `now` */
+    int64_t armed;
+    struct link moving;          /* timers of the slot that was just reached */
+    struct link due;             /* fired, not popped yet */
+    uint64_t used[TIMER_LEVELS]; /* a bit per slot */
+    struct link slots[TIMER_LEVELS][TIMER_SLOTS];
 };
 
 void timer_wheel_init(struct timer_wheel *wheel);
 
-/* The node must not be armed. A time that has come already fires with the next tick, not in this one. */
+/* The node must not be armed. A time that has come already fires with the next tick, not in this
+ * one. */
 void timer_wheel_arm(struct timer_wheel *wheel, struct timer_node *node, struct db_time at);
 
 /* The node must be armed; also one that fired and was not popped. */

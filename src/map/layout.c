@@ -21,7 +21,7 @@ enum { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y };
 /* A row and what it is sorted by; the slices are the result's. */
 struct sort_key {
     struct slice section, row, number, id;
-    int          at;
+    int at;
 };
 
 static int
@@ -51,8 +51,9 @@ sorted_rows(const struct pg_result *rows, uint32_t count)
     }
     for (uint32_t i = 0; i < count; i++) {
         int at = (int)i;
-        keys[i] = (struct sort_key){ pg_get_text(rows, at, SECTION), pg_get_text(rows, at, ROW),
-                                     pg_get_text(rows, at, NUMBER), pg_get_text(rows, at, SEAT), at };
+        keys[i] =
+            (struct sort_key){ pg_get_text(rows, at, SECTION), pg_get_text(rows, at, ROW),
+                               pg_get_text(rows, at, NUMBER), pg_get_text(rows, at, SEAT), at };
     }
     qsort(keys, count, sizeof(*keys), compare_keys);
     for (uint32_t i = 0; i < count; i++)
@@ -252,7 +253,7 @@ bool
 layout_same(const struct layout *a, const struct layout *b)
 {
     return a == b || (a->count == b->count && a->text_len == b->text_len &&
-           (a->text_len == 0 || memcmp(a->text, b->text, a->text_len) == 0));
+                      (a->text_len == 0 || memcmp(a->text, b->text, a->text_len) == 0));
 }
 
 struct slice

@@ -26,7 +26,8 @@ struct pg_result;
 
 /* --- natural_order.c ------------------------------------------------------ */
 
-/* <0, 0, >0: texts with runs of digits compared as numbers. A total order: 0 only for equal bytes. */
+/* <0, 0, >0: texts with runs of digits compared as numbers. A total order: 0 only for equal bytes.
+ */
 int natural_compare(struct slice a, struct slice b);
 
 /* --- layout.c --------------------------------------------------------------- */
@@ -39,14 +40,14 @@ int natural_compare(struct slice a, struct slice b);
  */
 struct layout {
     atomic_int refs;
-    uint32_t   count;
-    uint32_t   slot_mask; /* of slots: a power of two, at most half full */
-    uint32_t  *slots;     /* index of a seat, or LAYOUT_NONE: open addressing by hash of the id */
-    uint32_t  *starts;    /* count + 1: where each seat's prefix begins in `text` */
-    uint64_t  *prints;    /* a fingerprint of what a seat's prefix was made from */
-    uint8_t   *id_lens;
-    size_t     text_len;
-    char      *text;
+    uint32_t count;
+    uint32_t slot_mask; /* of slots: a power of two, at most half full */
+    uint32_t *slots;    /* index of a seat, or LAYOUT_NONE: open addressing by hash of the id */
+    uint32_t *starts;   /* count + 1: where each seat's prefix begins in `text` */
+    uint64_t *prints;   /* a fingerprint of what a seat's prefix was made from */
+    uint8_t *id_lens;
+    size_t text_len;
+    char *text;
 };
 
 /*
@@ -72,38 +73,39 @@ uint32_t layout_find(const struct layout *layout, struct slice id);
 
 /* One seat as this node has it. */
 struct map_seat {
-    struct db_time   until;      /* of a held one */
-    int64_t          version;
-    uint64_t         changed_at; /* the position at which it got to be like this */
-    uint32_t         newer, older; /* neighbours in the order of change, LAYOUT_NONE at the ends */
+    struct db_time until; /* of a held one */
+    int64_t version;
+    uint64_t changed_at;   /* the position at which it got to be like this */
+    uint32_t newer, older; /* neighbours in the order of change, LAYOUT_NONE at the ends */
     enum seat_status status;
-    bool             in_payment;
-    bool             over;       /* its end has passed: shown as available */
+    bool in_payment;
+    bool over; /* its end has passed: shown as available */
 };
 
 struct map_area {
-    char    id[ID_BYTES_MAX + 1];
-    char   *name; /* JSON, with its quotes */
+    char id[ID_BYTES_MAX + 1];
+    char *name; /* JSON, with its quotes */
     int64_t capacity, held, sold, price;
-    bool    has_price;
+    bool has_price;
     int64_t version;
 };
 
 /* The state of one event's seats and areas. Guarded by the map's lock. */
 struct map_state {
-    struct layout   *layout; /* NULL: nothing loaded yet */
+    struct layout *layout;   /* NULL: nothing loaded yet */
     struct map_seat *seats;  /* layout->count of them */
-    uint32_t         newest; /* head of the order of change */
-    struct db_time   next_end; /* no end that was not noticed lies before it */
-    int              area_count;
+    uint32_t newest;         /* head of the order of change */
+    struct db_time next_end; /* no end that was not noticed lies before it */
+    int area_count;
     struct map_area *areas;
-    uint64_t         position; /* of the last change */
-    uint64_t         floor;    /* of the first loading: what was before is not known */
+    uint64_t position; /* of the last change */
+    uint64_t floor;    /* of the first loading: what was before is not known */
 };
 
 void map_state_fini(struct map_state *state);
 /* Seat `i` is now like this, since `position`. */
-void map_state_set(struct map_state *state, uint32_t i, const struct map_seat *now, uint64_t position);
+void map_state_set(struct map_state *state, uint32_t i, const struct map_seat *now,
+                   uint64_t position);
 /* Marks seats whose end has passed. True: there were some; they changed at `position`. */
 bool map_state_sweep(struct map_state *state, struct db_time now, uint64_t position);
 /* True when somebody is to be told of a difference. */
@@ -126,24 +128,26 @@ bool map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t 
 
 /* A copy of what a body says, taken under the lock and written without it. */
 struct snapshot {
-    struct layout   *layout;
-    uint64_t         position;
-    bool             full;
-    uint32_t         count;
-    uint32_t        *index; /* which seat; ascending */
+    struct layout *layout;
+    uint64_t position;
+    bool full;
+    uint32_t count;
+    uint32_t *index; /* which seat; ascending */
     struct map_seat *seats;
-    int              area_count;
+    int area_count;
     struct map_area *areas;
 };
 
 /* Seats changed after `since` (0: every seat that is not removed). False: no memory. */
-HF_MUST_CHECK bool snapshot_take(struct snapshot *shot, const struct map_state *state, uint64_t since);
+HF_MUST_CHECK bool snapshot_take(struct snapshot *shot, const struct map_state *state,
+                                 uint64_t since);
 void snapshot_fini(struct snapshot *shot);
 /* How many seats changed after `since`; stops counting at `most`. */
 uint32_t snapshot_count(const struct map_state *state, uint64_t since, uint32_t most);
 
 /* The body; NULL: no memory. */
-HF_MUST_CHECK struct http_body *render_body(struct snapshot *shot, struct slice event, const char *version);
+HF_MUST_CHECK struct http_body *render_body(struct snapshot *shot, struct slice event,
+                                            const char *version);
 HF_MUST_CHECK struct http_body *render_gzip(const struct http_body *plain);
 
 #endif

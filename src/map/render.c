@@ -12,10 +12,11 @@
 #include "holdfast/json.h"
 #include "map_internal.h"
 
-#define SEAT_TAIL_BYTES  96  /* status, version, held_until and braces of one seat: 84 at the most */
+#define SEAT_TAIL_BYTES 96   /* status, version, held_until and braces of one seat: 84 at the most \
+                              */
 #define SEATS_FRAME_BYTES 16 /* the list's name and brackets */
-#define GZIP_LEVEL      1  /* a map compresses well; time counts more than the last tenth */
-#define GZIP_WINDOW     (15 + 16) /* zlib's way to say: gzip, not zlib */
+#define GZIP_LEVEL        1  /* a map compresses well; time counts more than the last tenth */
+#define GZIP_WINDOW       (15 + 16) /* zlib's way to say: gzip, not zlib */
 
 /* --- the snapshot ---------------------------------------------------------- */
 
@@ -78,8 +79,8 @@ copy_areas(struct snapshot *shot, const struct map_state *state)
 bool
 snapshot_take(struct snapshot *shot, const struct map_state *state, uint64_t since)
 {
-    uint32_t room = since == 0 ? state->layout->count
-                               : snapshot_count(state, since, state->layout->count);
+    uint32_t room =
+        since == 0 ? state->layout->count : snapshot_count(state, since, state->layout->count);
 
     memset(shot, 0, sizeof(*shot));
     shot->layout = layout_get(state->layout);

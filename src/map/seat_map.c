@@ -1,5 +1,6 @@
 /*
- * seat_map.c - the maps in memory: who has one, whether it may be served, whose turn it is to write it.
+ * seat_map.c - the maps in memory: who has one, whether it may be served, whose turn it is to write
+ * it.
  *
  * A map may be served while it rests on a read that began after everything that could
  * have passed it by: `needs_read_after` of the map (seats were imported, something
@@ -30,41 +31,41 @@
 #define MAP_KEY_BYTES      (2 * ID_BYTES_MAX + 1) /* org, a NUL, event */
 #define BOOT_TEXT_BYTES    17
 #define VERSION_TEXT_BYTES 48
-#define LOOP_SEATS_MAX     256  /* a delta of so many seats is written in some 20 us: a loop may */
+#define LOOP_SEATS_MAX     256 /* a delta of so many seats is written in some 20 us: a loop may */
 #define GZIP_LEAST_BYTES   1024
 #define RENDER_WAIT_US     5000000
 
 struct event_map {
-    UT_hash_handle    hh;
+    UT_hash_handle hh;
     struct event_map *prev, *next; /* in order of use; these three are guarded by MAP_TABLE */
-    atomic_int        refs;        /* the table's one, and one per user */
-    unsigned          key_len;     /* fixed, as the key */
-    char              key[MAP_KEY_BYTES];
-    struct mono_time  made_at;     /* fixed: a read that began before it belongs to another map */
+    atomic_int refs;               /* the table's one, and one per user */
+    unsigned key_len;              /* fixed, as the key */
+    char key[MAP_KEY_BYTES];
+    struct mono_time made_at; /* fixed: a read that began before it belongs to another map */
 
     /* guarded by lock */
-    struct lock       lock; /* rank MAP */
-    struct map_state  state;
-    struct mono_time  read_at;          /* when the read that it rests on began */
-    struct mono_time  needs_read_after; /* it must rest on a later one */
-    bool              rendering;        /* somebody is writing the body of a newer position */
-    pthread_cond_t    rendered;
-    uint64_t          body_position;
-    struct http_body *plain, *gzip;     /* NULL until somebody asked for it */
+    struct lock lock; /* rank MAP */
+    struct map_state state;
+    struct mono_time read_at;          /* when the read that it rests on began */
+    struct mono_time needs_read_after; /* it must rest on a later one */
+    bool rendering;                    /* somebody is writing the body of a newer position */
+    pthread_cond_t rendered;
+    uint64_t body_position;
+    struct http_body *plain, *gzip; /* NULL until somebody asked for it */
 };
 
 struct seat_maps {
-    int              maps_max;              /* fixed */
-    char             boot[BOOT_TEXT_BYTES]; /* fixed: tells this process's versions from all others */
+    int maps_max;               /* fixed */
+    char boot[BOOT_TEXT_BYTES]; /* fixed: tells this process's versions from all others */
 
-    struct lock       lock; /* rank MAP_TABLE */
+    struct lock lock;        /* rank MAP_TABLE */
     struct event_map *table; /* uthash head; owns one reference each */
     struct event_map *order; /* utlist head, the longest unused first */
 
     /* atomic, any thread */
     _Atomic uint64_t position;
-    _Atomic int64_t  distrusted_at;
-    _Atomic bool     alone;
+    _Atomic int64_t distrusted_at;
+    _Atomic bool alone;
 };
 
 struct seat_maps *
@@ -196,13 +197,14 @@ seat_maps_forget(struct seat_maps *maps)
     struct event_map *gone = NULL;
 
     lock_take(&maps->lock);
-    DL_FOREACH_SAFE(maps->order, map, next) {
+    DL_FOREACH_SAFE(maps->order, map, next)
+    {
         remove_locked(maps, map);
         DL_APPEND(gone, map);
     }
     lock_drop(&maps->lock);
     DL_FOREACH_SAFE(gone, map, next)
-        map_put(map);
+    map_put(map);
 }
 
 void
@@ -297,7 +299,8 @@ apply_locked(struct seat_maps *maps, struct event_map *map, struct slice seat,
                             .older = LAYOUT_NONE,
                             .status = view->status,
                             .in_payment = view->in_payment };
-    if (now.version > known->version || (now.version == known->version && map_seat_differs(&now, known)))
+    if (now.version > known->version ||
+        (now.version == known->version && map_seat_differs(&now, known)))
         map_state_set(&map->state, i, &now, next_position(maps));
 }
 

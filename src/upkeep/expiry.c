@@ -12,14 +12,15 @@
 #include "upkeep_internal.h"
 
 #define RETRY_US       (50 * TIME_US_PER_MS)
-#define RETRY_FAULT_US (1 * (int64_t)TIME_US_PER_S) /* after a fault of ours: it may happen again */
+#define RETRY_FAULT_US (1 * (int64_t)TIME_US_PER_S) /* after a fault of ours: it may happen again  \
+                                                     */
 
 struct expiry {
-    struct op      op; /* first: the engine gives it back */
+    struct op op; /* first: the engine gives it back */
     struct upkeep *upkeep;
-    bool           has_timer; /* its seat's timer may be armed again */
-    struct slice   seat;
-    int64_t        lines;     /* of the reaper: how many it found; else 0 */
+    bool has_timer; /* its seat's timer may be armed again */
+    struct slice seat;
+    int64_t lines; /* of the reaper: how many it found; else 0 */
 };
 
 /* --- one expiry ----------------------------------------------------------------- */
@@ -82,7 +83,8 @@ copy_names(struct expiry *expiry, struct slice org, struct slice event, const st
     op->event = arena_copy(&op->arena, event);
     if (seat != NULL)
         expiry->seat = arena_copy(&op->arena, *seat);
-    return op->org.ptr != NULL && op->event.ptr != NULL && (seat == NULL || expiry->seat.ptr != NULL);
+    return op->org.ptr != NULL && op->event.ptr != NULL &&
+           (seat == NULL || expiry->seat.ptr != NULL);
 }
 
 void
@@ -153,7 +155,8 @@ submit_due(struct upkeep *upkeep, int count)
         const struct hot_due *due = &upkeep->due[i];
         struct slice seat = slice_of(due->seat);
         if (first[i])
-            expiry_submit(upkeep, slice_of(due->org), slice_of(due->event), &due->hold_id, &seat, 0);
+            expiry_submit(upkeep, slice_of(due->org), slice_of(due->event), &due->hold_id, &seat,
+                          0);
     }
 }
 

@@ -65,7 +65,8 @@ read_heartbeat(struct upkeep *upkeep)
     pg_params_init(&params);
     pg_param_text(&params, slice_of(upkeep->node->id));
     if (pg_ready(upkeep->pg) &&
-        pg_run(upkeep->pg, STATEMENT_READ_NODE, &params, deadline, &rows) == PG_DONE && pg_rows(rows) > 0)
+        pg_run(upkeep->pg, STATEMENT_READ_NODE, &params, deadline, &rows) == PG_DONE &&
+        pg_rows(rows) > 0)
         at = pg_get_time(rows, 0, 0);
     pg_result_free(&rows);
     return at;
@@ -79,7 +80,8 @@ pause_ms(long ms)
     nanosleep(&wait, NULL);
 }
 
-/* True: the row stood still as *seen_at has it. False: it moved (or is gone: then *seen_at is 0). */
+/* True: the row stood still as *seen_at has it. False: it moved (or is gone: then *seen_at is 0).
+ */
 static bool
 stands_still(struct upkeep *upkeep, struct db_time *seen_at)
 {
@@ -111,11 +113,13 @@ presence_join(struct upkeep *upkeep, char *error, size_t error_bytes)
         LOG_EVENT(LOG_INFO, "joined", log_int("incarnation", upkeep->incarnation));
         return true;
     case JOIN_NAME_TAKEN:
-        snprintf(error, error_bytes, "another living node is called %s: give this one another node_id",
+        snprintf(error, error_bytes,
+                 "another living node is called %s: give this one another node_id",
                  upkeep->node->id);
         return false;
     case JOIN_FAILED:
-        snprintf(error, error_bytes, "can't enter the table of nodes: %s", pg_last_error(upkeep->pg));
+        snprintf(error, error_bytes, "can't enter the table of nodes: %s",
+                 pg_last_error(upkeep->pg));
         return false;
     }
     return false;

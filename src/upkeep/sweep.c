@@ -12,7 +12,8 @@
 #define REAP_LINES      1000
 #define REAP_OVER_US    (500 * (int64_t)TIME_US_PER_MS) /* who has the timer is given that long */
 #define PURGE_ROWS      5000
-#define BATCHES_KEEP_US (3600 * (int64_t)TIME_US_PER_S) /* far longer than an outcome can be lost */
+#define BATCHES_KEEP_US (3600 * (int64_t)TIME_US_PER_S) /* far longer than an outcome can be lost  \
+                                                         */
 
 static struct mono_time
 statement_deadline(void)
@@ -52,8 +53,8 @@ sweep_holds(struct upkeep *upkeep)
     for (int row = 0; row < pg_rows(rows); row++) {
         struct uuid hold = pg_get_uuid(rows, row, HOLD);
         lines += pg_get_int(rows, row, LINES);
-        expiry_submit(upkeep, pg_get_text(rows, row, ORG), pg_get_text(rows, row, EVENT), &hold, NULL,
-                      pg_get_int(rows, row, LINES));
+        expiry_submit(upkeep, pg_get_text(rows, row, ORG), pg_get_text(rows, row, EVENT), &hold,
+                      NULL, pg_get_int(rows, row, LINES));
     }
     pg_result_free(&rows);
     return lines >= REAP_LINES;

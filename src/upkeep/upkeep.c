@@ -16,10 +16,11 @@
 #define TURN_US      (10 * TIME_US_PER_MS)
 #define HEARTBEAT_US (1 * (int64_t)TIME_US_PER_S)
 #define CLOCK_US     (250 * (int64_t)TIME_US_PER_MS)
-#define REPLAN_US    (10 * (int64_t)TIME_US_PER_S) /* plans made on small tables are ruinous on large ones */
-#define PURGE_US     (60 * (int64_t)TIME_US_PER_S)
-#define AT_ONCE_US   (200 * (int64_t)TIME_US_PER_MS) /* when a bounded sweep left something */
-#define STACK_BYTES  (256 * 1024)
+#define REPLAN_US                                                                                  \
+    (10 * (int64_t)TIME_US_PER_S) /* plans made on small tables are ruinous on large ones */
+#define PURGE_US    (60 * (int64_t)TIME_US_PER_S)
+#define AT_ONCE_US  (200 * (int64_t)TIME_US_PER_MS) /* when a bounded sweep left something */
+#define STACK_BYTES (256 * 1024)
 
 /* True, once, when its time has come; it comes again after `every_us`. */
 static bool
@@ -197,7 +198,8 @@ wait_for_expiries(struct upkeep *upkeep)
 static bool
 is_quiet(const struct node *node)
 {
-    return engine_outstanding(node->engine) == 0 && (node->desk == NULL || desk_outstanding(node->desk) == 0);
+    return engine_outstanding(node->engine) == 0 &&
+           (node->desk == NULL || desk_outstanding(node->desk) == 0);
 }
 
 void

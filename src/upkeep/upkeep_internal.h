@@ -23,23 +23,23 @@
 
 struct upkeep {
     struct node *node;
-    struct pg   *pg;
-    pthread_t    thread;
+    struct pg *pg;
+    pthread_t thread;
 
-    struct lock    lock; /* rank NODES */
+    struct lock lock; /* rank NODES */
     pthread_cond_t wake;
-    bool           stopping; /* guarded by lock */
+    bool stopping; /* guarded by lock */
 
     /* the thread's own */
-    int64_t          incarnation;
-    int64_t          newest;     /* the last incarnation of any node that we know of */
-    bool             alone;
-    struct mono_time alive_at;   /* when a read of the table last began that succeeded */
+    int64_t incarnation;
+    int64_t newest; /* the last incarnation of any node that we know of */
+    bool alone;
+    struct mono_time alive_at; /* when a read of the table last began that succeeded */
     struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, replan_due;
-    struct hot_due  *due;        /* room for DUE_AT_ONCE */
+    struct hot_due *due; /* room for DUE_AT_ONCE */
 
     /* atomic, any thread */
-    _Atomic int64_t expiring;    /* expiries that were handed out and have not come back */
+    _Atomic int64_t expiring; /* expiries that were handed out and have not come back */
 };
 
 /* --- presence.c -------------------------------------------------------------- */
@@ -56,7 +56,8 @@ void presence_leave(struct upkeep *upkeep);
 
 /* Turns the wheels; each hold that is due becomes one OP_EXPIRE. */
 void expiry_tick(struct upkeep *upkeep);
-/* Hands one hold to the engine. seat: whose timer to arm again if need be; NULL: nobody's (the reaper's). */
+/* Hands one hold to the engine. seat: whose timer to arm again if need be; NULL: nobody's (the
+ * reaper's). */
 void expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
                    const struct uuid *hold_id, const struct slice *seat, int64_t lines);
 /* Which of due[0..count) is the first of its hold; the others are marked false. */

@@ -42,7 +42,8 @@ move_on(struct position *position, const struct pg_result *rows)
     snprintf(position->org, sizeof(position->org), "%.*s", SLICE_ARG(pg_get_text(rows, last, ORG)));
     snprintf(position->event, sizeof(position->event), "%.*s",
              SLICE_ARG(pg_get_text(rows, last, EVENT)));
-    snprintf(position->seat, sizeof(position->seat), "%.*s", SLICE_ARG(pg_get_text(rows, last, SEAT)));
+    snprintf(position->seat, sizeof(position->seat), "%.*s",
+             SLICE_ARG(pg_get_text(rows, last, SEAT)));
 }
 
 static void
@@ -84,7 +85,8 @@ learn_all(struct node *node, struct pg *pg, int64_t *learned)
         if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
             now.us = 0;
         int count = pg_rows(rows);
-        for (int row = 0; row < count && *learned < node->config->hot_seats_max; row++, (*learned)++)
+        for (int row = 0; row < count && *learned < node->config->hot_seats_max;
+             row++, (*learned)++)
             learn_row(node, rows, row, now, began);
         if (count > 0)
             move_on(&position, rows);

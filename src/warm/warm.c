@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIFE_SPARE_MS  (10 * 60 * 1000) /* how much longer than its members an event's set may live */
+#define LIFE_SPARE_MS                                                                              \
+    (10 * 60 * 1000)       /* how much longer than its members an event's set may live */
 #define SEATS_PER_CALL 400 /* of one event: bounds a script's run and its unpack() */
 
 struct warm *
@@ -253,8 +254,8 @@ longest_keep_ms(const struct warm_hold *const *seats, int count)
 }
 
 /*
- * The set lives at least as long as its longest member: NX for one without an end, GT for a later one.
- * Given some minutes more than that, the same event needs it only now and then.
+ * The set lives at least as long as its longest member: NX for one without an end, GT for a later
+ * one. Given some minutes more than that, the same event needs it only now and then.
  */
 static bool
 tell_life(struct warm *warm, const struct warm_hold *const *seats, int count)

@@ -1,9 +1,9 @@
 /*
  * warm_internal.h - what the files of the warm room share.
  *
- * address.c reads redis_url, link.c owns the connection (breaker.c says when it may be used), keys.c
- * builds every key and values.c what stands under them, calls.c keeps what was sent until its
- * reply was read, warm.c is the contract.
+ * address.c reads redis_url, link.c owns the connection (breaker.c says when it may be used),
+ * keys.c builds every key and values.c what stands under them, calls.c keeps what was sent until
+ * its reply was read, warm.c is the contract.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
 #define HOLDFAST_WARM_INTERNAL_H
@@ -60,8 +60,8 @@ struct slice warm_word_at(struct slice command, int index);
 struct warm_address {
     bool is_unix;
     char host[256]; /* or the socket's path */
-    int  port;
-    int  db;
+    int port;
+    int db;
     char user[128]; /* "": the default user */
     char password[256];
 };
@@ -73,8 +73,8 @@ bool warm_address_parse(struct slice url, struct warm_address *address);
 
 /* After a failure Redis is left alone for a while: no batch after batch waits for its timeout. */
 struct warm_breaker {
-    bool             worked; /* the last use did */
-    int64_t          pause_us;
+    bool worked; /* the last use did */
+    int64_t pause_us;
     struct mono_time try_at;
 };
 bool warm_breaker_allows(const struct warm_breaker *breaker, struct mono_time now);
@@ -84,14 +84,14 @@ void warm_breaker_note(struct warm_breaker *breaker, struct mono_time now, bool 
 
 struct warm_link {
     /* fixed after init */
-    bool                usable; /* the address makes sense */
+    bool usable; /* the address makes sense */
     struct warm_address address;
-    struct timeval      timeout;
+    struct timeval timeout;
 
-    redisContext       *context; /* NULL: not connected */
+    redisContext *context; /* NULL: not connected */
     struct warm_breaker breaker;
-    char                sha[SCRIPT_COUNT][41];
-    char                logged[160]; /* each change once */
+    char sha[SCRIPT_COUNT][41];
+    char logged[160]; /* each change once */
 };
 
 void warm_link_init(struct warm_link *link, const char *url, int64_t timeout_ms);
@@ -133,26 +133,27 @@ enum warm_call_kind {
 /* A command whose reply is due. */
 struct warm_call {
     enum warm_call_kind kind;
-    size_t              at; /* of its text in the buffer beside it */
-    size_t              len;
+    size_t at; /* of its text in the buffer beside it */
+    size_t len;
 };
 
 struct warm_calls {
-    struct buf       text;
-    int              count;
+    struct buf text;
+    int count;
     struct warm_call call[WARM_CALLS_MAX];
 };
 
-/* Until when an event's seat_holds is known to live, so that its PEXPIRE isn't sent with every batch. */
+/* Until when an event's seat_holds is known to live, so that its PEXPIRE isn't sent with every
+ * batch. */
 #define WARM_LIVES 1024 /* a power of two; events that share a place only send more often */
 
 struct warm_life {
     uint64_t event; /* hash of org and event */
-    int64_t  until_ms;
+    int64_t until_ms;
 };
 
 struct warm {
-    bool             on; /* fixed after warm_new */
+    bool on; /* fixed after warm_new */
     struct warm_link link;
     struct warm_life lives[WARM_LIVES];
 

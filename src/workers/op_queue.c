@@ -16,25 +16,25 @@
 #define HOLD_SET_SLOTS     4096 /* twice the largest batch, a power of two */
 
 struct op_list {
-    struct op  *first;
+    struct op *first;
     struct op **end;
 };
 
 struct op_queue {
     int64_t max; /* fixed */
 
-    struct lock    lock; /* guards all below */
+    struct lock lock; /* guards all below */
     pthread_cond_t work;
     struct op_list ready;
-    struct op     *later; /* sorted by not_before */
-    int64_t        depth; /* ready and later together; METRIC_QUEUE_DEPTH follows it */
-    bool           closed;
+    struct op *later; /* sorted by not_before */
+    int64_t depth;    /* ready and later together; METRIC_QUEUE_DEPTH follows it */
+    bool closed;
 };
 
 /* Holds that the batch being gathered has an op for already. */
 struct hold_set {
     uint64_t key[HOLD_SET_SLOTS];
-    bool     used[HOLD_SET_SLOTS];
+    bool used[HOLD_SET_SLOTS];
 };
 
 static void
@@ -199,11 +199,12 @@ static int
 take_batch_locked(struct op_queue *queue, struct op **ops, int max)
 {
     struct hold_set holds = { .used = { false } };
-    struct op     **link = &queue->ready.first;
-    bool            keyed = (*link)->keyed;
-    int             count = 0;
+    struct op **link = &queue->ready.first;
+    bool keyed = (*link)->keyed;
+    int count = 0;
 
-    for (int looked = 0; *link != NULL && count < max && looked < max * GATHER_LOOK_FACTOR; looked++) {
+    for (int looked = 0; *link != NULL && count < max && looked < max * GATHER_LOOK_FACTOR;
+         looked++) {
         struct op *op = *link;
         if (op->solo && count > 0)
             break; /* it waits for its turn, and so does all behind it */

@@ -31,7 +31,7 @@ static const struct parser_rules rules = { 2048, 512, &handler };
 /* One number for all that came of the bytes. */
 struct digest {
     uint64_t hash;
-    int      requests;
+    int requests;
 };
 
 static void
@@ -59,7 +59,7 @@ static void
 digest_request(struct digest *digest, const struct exchange *exchange)
 {
     const struct http_request *request = &exchange->public.request;
-    const struct slice         lines[] = {
+    const struct slice lines[] = {
         request->target,        request->path,          request->query,
         request->authorization, request->content_type,  request->idempotency_key,
         request->traceparent,   request->if_none_match, request->accept_encoding,
@@ -93,9 +93,9 @@ next_piece(uint32_t *steer, size_t left)
 static struct digest
 run(struct exchange_pool *pool, const uint8_t *data, size_t size, uint32_t steer)
 {
-    struct digest     digest = { 0 };
-    struct parser     parser;
-    struct exchange  *exchange = NULL;
+    struct digest digest = { 0 };
+    struct parser parser;
+    struct exchange *exchange = NULL;
     enum parser_event event = PARSER_MORE;
 
     parser_init(&parser, &rules);
@@ -130,7 +130,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct memory_budget budget = { .max = SIZE_MAX };
-    struct outbox        outbox = { 0 };
+    struct outbox outbox = { 0 };
     struct exchange_pool pool;
 
     if (size == 0)

@@ -46,7 +46,7 @@ static void
 check_round_trip(const cJSON *tree)
 {
     struct json_error error;
-    char             *text;
+    char *text;
 
     if (has_infinite_number(tree))
         return; /* 1e999 is JSON, but no double */
@@ -59,9 +59,9 @@ check_round_trip(const cJSON *tree)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct slice      text = { (const char *)data, size };
+    struct slice text = { (const char *)data, size };
     struct json_error error = { 0, NULL };
-    cJSON            *tree;
+    cJSON *tree;
 
     if (!json_scan(text, &error)) {
         hf_assert(error.reason != NULL && error.offset <= size);

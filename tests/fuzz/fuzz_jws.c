@@ -24,13 +24,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct token_verifier *verifier;
-static struct proxy_list     *proxies;
+static struct proxy_list *proxies;
 
 static void
 start(void)
 {
     struct config config;
-    char          error[256];
+    char error[256];
 
     memset(&config, 0, sizeof(config));
     config.jwt_secret = (char *)(uintptr_t)SECRET;
@@ -43,9 +43,9 @@ start(void)
 static void
 fuzz_token(struct slice text)
 {
-    static struct jws   jws;
+    static struct jws jws;
     struct token_claims claims;
-    struct buf          header = { 0 };
+    struct buf header = { 0 };
 
     if (jws_read(text, &jws))
         hf_assert(jws.payload_len <= sizeof(jws.payload) && jws.signature_len > 0);
@@ -59,11 +59,11 @@ fuzz_token(struct slice text)
 static void
 fuzz_signed(struct slice text)
 {
-    const char         *nul = text.len > 0 ? memchr(text.ptr, '\0', text.len) : NULL;
-    size_t              header_len = nul != NULL ? (size_t)(nul - text.ptr) : text.len;
-    size_t              payload_len = nul != NULL ? text.len - header_len - 1 : 0;
-    struct buf          token = { 0 };
-    unsigned char       mac[32];
+    const char *nul = text.len > 0 ? memchr(text.ptr, '\0', text.len) : NULL;
+    size_t header_len = nul != NULL ? (size_t)(nul - text.ptr) : text.len;
+    size_t payload_len = nul != NULL ? text.len - header_len - 1 : 0;
+    struct buf token = { 0 };
+    unsigned char mac[32];
     struct token_claims claims;
 
     buf_append_text(&token, "Bearer ");
@@ -85,9 +85,9 @@ static void
 fuzz_jwk(struct slice text)
 {
     struct json_error error;
-    struct jws_key    key;
-    const char       *reason = NULL;
-    cJSON            *jwk = json_parse(text, &error);
+    struct jws_key key;
+    const char *reason = NULL;
+    cJSON *jwk = json_parse(text, &error);
 
     if (jwk == NULL)
         return;
@@ -101,10 +101,10 @@ fuzz_jwk(struct slice text)
 static void
 fuzz_address(struct slice text)
 {
-    char               client[ADDRESS_TEXT_BYTES], error[256];
-    struct address     address, again;
+    char client[ADDRESS_TEXT_BYTES], error[256];
+    struct address address, again;
     struct proxy_list *list;
-    char              *copy = malloc(text.len + 1);
+    char *copy = malloc(text.len + 1);
 
     client_address(proxies, "10.0.0.1", text, client);
     hf_assert(address_parse(slice_of(client), &address));

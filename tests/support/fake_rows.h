@@ -21,8 +21,8 @@
 
 static const struct {
     const char *name;
-    Oid         oid;
-} fake_types[] = { { "text", 25 },    { "int8", 20 },  { "int4", 23 },  { "bool", 16 },
+    Oid oid;
+} fake_types[] = { { "text", 25 },    { "int8", 20 },   { "int4", 23 },  { "bool", 16 },
                    { "float4", 700 }, { "uuid", 2950 }, { "time", 1184 } };
 
 static inline Oid

@@ -29,25 +29,25 @@
 
 #include "holdfast/http.h"
 
-#define HELD_MAX 4096
+#define HELD_MAX          4096
 #define CLIENT_PATIENCE_S 20
 
 struct harness {
-    struct config       config;
+    struct config config;
     struct http_handler handler;
-    struct acceptor    *acceptor;
-    uint16_t            port;
+    struct acceptor *acceptor;
+    uint16_t port;
 
-    pthread_mutex_t       lock;
-    pthread_cond_t        changed;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
     struct http_exchange *held[HELD_MAX];
-    int                   held_count;
-    bool                  gate_closed; /* /gate keeps its loop's thread until it opens */
-    int                   at_gate;
+    int held_count;
+    bool gate_closed; /* /gate keeps its loop's thread until it opens */
+    int at_gate;
 
-    atomic_int        handled;
-    atomic_int        freed; /* user_free calls */
-    struct http_body *big;   /* for /shared */
+    atomic_int handled;
+    atomic_int freed;      /* user_free calls */
+    struct http_body *big; /* for /shared */
 };
 
 /* --- the handler ------------------------------------------------------------- */
@@ -95,9 +95,9 @@ harness_answer(struct http_exchange *exchange)
 static inline void
 harness_handle(void *context, struct http_exchange *exchange)
 {
-    struct harness     *h = context;
-    struct http_reply  *reply = &exchange->reply;
-    const struct slice  path = exchange->request.path;
+    struct harness *h = context;
+    struct http_reply *reply = &exchange->reply;
+    const struct slice path = exchange->request.path;
 
     atomic_fetch_add(&h->handled, 1);
     exchange->user = &h->freed;
@@ -128,7 +128,8 @@ harness_handle(void *context, struct http_exchange *exchange)
         reply->body.failed = true;
     if (slice_is(path, "/many-headers")) {
         for (int i = 0; i < 100; i++)
-            http_reply_header(reply, "X-Many", SLICE_LITERAL("0123456789012345678901234567890123456789"));
+            http_reply_header(reply, "X-Many",
+                              SLICE_LITERAL("0123456789012345678901234567890123456789"));
     }
     harness_answer(exchange);
 }
@@ -148,7 +149,8 @@ harness_refuse(void *context, struct http_exchange *exchange, enum hf_status sta
     (void)context;
     exchange->reply.status = status_http(status);
     exchange->reply.content_type = "application/problem+json";
-    buf_printf(&exchange->reply.body, "{\"code\":\"%s\",\"detail\":\"%s\"}", status_code(status), detail);
+    buf_printf(&exchange->reply.body, "{\"code\":\"%s\",\"detail\":\"%s\"}", status_code(status),
+               detail);
 }
 
 /* Waits until `count` exchanges are held. */
@@ -228,7 +230,7 @@ harness_init(struct harness *h)
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->changed, NULL);
     h->handler = (struct http_handler){ h, harness_handle, harness_body_max, harness_refuse };
-    h->config.listen = (char *)(uintptr_t)"127.0.0.1:0";
+    h->config.listen = (char *)(uintptr_t) "127.0.0.1:0";
     h->config.loops = 1;
     h->config.connections_max = 4000;
     h->config.header_max = 16384;
@@ -268,15 +270,15 @@ harness_stop(struct harness *h)
 /* --- the client -------------------------------------------------------------- */
 
 struct client {
-    int    fd;
-    char  *bytes; /* received, not used yet */
+    int fd;
+    char *bytes; /* received, not used yet */
     size_t len, capacity;
 };
 
 struct response {
-    int    status;
-    char   head[16384];
-    char  *body;
+    int status;
+    char head[16384];
+    char *body;
     size_t body_len;
 };
 
@@ -284,7 +286,7 @@ static inline int
 client_socket(void)
 {
     struct timeval patience = { .tv_sec = CLIENT_PATIENCE_S };
-    int            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -294,7 +296,8 @@ client_socket(void)
 static inline int
 client_connect_fd(const struct harness *h, int fd)
 {
-    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(h->port),
+    struct sockaddr_in to = { .sin_family = AF_INET,
+                              .sin_port = htons(h->port),
                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     return connect(fd, (struct sockaddr *)&to, sizeof(to));
 }
@@ -359,12 +362,14 @@ static inline const char *
 response_header(const struct response *response, const char *name)
 {
     static _Thread_local char value[8192];
-    size_t                    name_len = strlen(name);
-    for (const char *line = strstr(response->head, "\r\n"); line != NULL; line = strstr(line, "\r\n")) {
+    size_t name_len = strlen(name);
+    for (const char *line = strstr(response->head, "\r\n"); line != NULL;
+         line = strstr(line, "\r\n")) {
         line += 2;
         if (strncasecmp(line, name, name_len) == 0 && line[name_len] == ':') {
             const char *end = strstr(line, "\r\n");
-            snprintf(value, sizeof(value), "%.*s", (int)(end - line - (int)name_len - 2), line + name_len + 2);
+            snprintf(value, sizeof(value), "%.*s", (int)(end - line - (int)name_len - 2),
+                     line + name_len + 2);
             return value;
         }
     }
@@ -424,7 +429,8 @@ client_expect(struct client *client, int status, const char *body)
     struct response response;
     client_read(client, &response);
     if (response.status != status || (body != NULL && strcmp(response.body, body) != 0))
-        fail_msg("got %d '%s', expected %d '%s'", response.status, response.body, status, body ? body : "*");
+        fail_msg("got %d '%s', expected %d '%s'", response.status, response.body, status,
+                 body ? body : "*");
     response_fini(&response);
 }
 
@@ -455,7 +461,8 @@ harness_wait_connections(struct harness *h, int64_t count)
             return;
         nanosleep(&pause, NULL);
     }
-    fail_msg("%ld connections instead of %ld", (long)acceptor_connections(h->acceptor), (long)count);
+    fail_msg("%ld connections instead of %ld", (long)acceptor_connections(h->acceptor),
+             (long)count);
 }
 
 #endif

@@ -30,12 +30,26 @@ static void
 addresses_are_read_and_written(void **state)
 {
     static const char *good[] = { "127.0.0.1:8080", "0.0.0.0:0", "[::1]:65535", "[::]:1" };
-    static const char *bad[] = { "", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536",
-                                 "127.0.0.1:-1", "127.0.0.1: 1", "localhost:80", "::1:80", "[::1]", "[::1:80",
-                                 "1.2.3.4.5:80", "[1.2.3.4]:80", "127.0.0.1:000080",
-                                 "[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]:1" };
+    static const char *bad[] = {
+        "",
+        ":",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:x",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1: 1",
+        "localhost:80",
+        "::1:80",
+        "[::1]",
+        "[::1:80",
+        "1.2.3.4.5:80",
+        "[1.2.3.4]:80",
+        "127.0.0.1:000080",
+        "[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]:1"
+    };
     struct listener_address address;
-    char                    text[LISTENER_ADDRESS_BYTES];
+    char text[LISTENER_ADDRESS_BYTES];
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         assert_true(listener_parse(good[i], &address));
@@ -52,8 +66,8 @@ static void
 an_ipv4_peer_of_an_ipv6_socket_is_shown_as_ipv4(void **state)
 {
     struct sockaddr_storage peer = { 0 };
-    struct sockaddr_in6    *in6 = (struct sockaddr_in6 *)&peer;
-    char                    text[HTTP_ADDRESS_BYTES];
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&peer;
+    char text[HTTP_ADDRESS_BYTES];
     (void)state;
     in6->sin6_family = AF_INET6;
     assert_int_equal(inet_pton(AF_INET6, "::ffff:10.1.2.3", &in6->sin6_addr), 1);
@@ -69,7 +83,7 @@ a_bad_address_is_an_error_that_names_it(void **state)
 {
     char error[256];
     (void)state;
-    h.config.listen = (char *)(uintptr_t)"nowhere:1";
+    h.config.listen = (char *)(uintptr_t) "nowhere:1";
     assert_null(acceptor_start(&h.config, &h.handler, "n", error, sizeof(error)));
     assert_non_null(strstr(error, "nowhere:1"));
 }
@@ -78,11 +92,11 @@ static void
 a_second_server_on_the_port_is_refused(void **state)
 {
     static const int loops[][2] = { { 1, 1 }, { 1, 2 }, { 2, 1 }, { 2, 2 } };
-    char             error[256], address[64];
+    char error[256], address[64];
     (void)state;
     for (size_t i = 0; i < 4; i++) {
         struct acceptor *first, *second;
-        struct config    other = h.config;
+        struct config other = h.config;
         h.config.loops = loops[i][0];
         other.loops = loops[i][1];
         first = acceptor_start(&h.config, &h.handler, "n", error, sizeof(error));
@@ -101,7 +115,7 @@ it_serves_on_ipv6(void **state)
 {
     char error[256];
     (void)state;
-    h.config.listen = (char *)(uintptr_t)"[::1]:0";
+    h.config.listen = (char *)(uintptr_t) "[::1]:0";
     h.acceptor = acceptor_start(&h.config, &h.handler, "n", error, sizeof(error));
     if (h.acceptor == NULL && strstr(error, "Cannot assign") != NULL) {
         print_message("this machine has no IPv6\n");
@@ -109,8 +123,9 @@ it_serves_on_ipv6(void **state)
     }
     assert_non_null(h.acceptor);
     struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
-    struct client       client = { .fd = socket(AF_INET6, SOCK_STREAM, 0) };
-    to.sin6_port = htons((uint16_t)strtoul(strrchr(acceptor_address(h.acceptor), ':') + 1, NULL, 10));
+    struct client client = { .fd = socket(AF_INET6, SOCK_STREAM, 0) };
+    to.sin6_port =
+        htons((uint16_t)strtoul(strrchr(acceptor_address(h.acceptor), ':') + 1, NULL, 10));
     assert_int_equal(connect(client.fd, (struct sockaddr *)&to, sizeof(to)), 0);
     client_get(&client, "/six");
     client_expect(&client, 200, "/six");
@@ -143,7 +158,7 @@ twelve_hundred_connections_at_once(void **state)
 {
     enum { CLIENTS = 1200 };
     static struct client clients[CLIENTS];
-    struct rlimit        limit;
+    struct rlimit limit;
     (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max < 8192 ? limit.rlim_max : 8192;
@@ -197,13 +212,13 @@ cpu_us(void)
 static void
 without_descriptors_it_waits_and_does_not_spin(void **state)
 {
-    struct rlimit  before, none;
+    struct rlimit before, none;
     struct timeval wait = { .tv_usec = 400000 }, patience = { .tv_sec = CLIENT_PATIENCE_S };
-    char           byte;
+    char byte;
     (void)state;
     harness_start(&h);
     struct client client = { .fd = client_socket() };
-    int           next = dup(client.fd); /* the lowest descriptor that is free */
+    int next = dup(client.fd); /* the lowest descriptor that is free */
     close(next);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
@@ -228,7 +243,7 @@ without_descriptors_it_waits_and_does_not_spin(void **state)
 
 struct answerer {
     pthread_t thread;
-    int       number, count;
+    int number, count;
 };
 
 static void *
@@ -246,15 +261,16 @@ static void
 answers_come_from_four_threads_at_once(void **state)
 {
     enum { CLIENTS = 16, DEPTH = 8, ROUNDS = 20, ALL = CLIENTS * DEPTH * ROUNDS };
-    struct client   clients[CLIENTS];
+    struct client clients[CLIENTS];
     struct answerer answerers[4];
-    char            path[32];
+    char path[32];
     (void)state;
     h.config.loops = 2;
     harness_start(&h);
     for (int i = 0; i < 4; i++) {
         answerers[i] = (struct answerer){ .number = i, .count = ALL };
-        assert_int_equal(pthread_create(&answerers[i].thread, NULL, answer_every_nth, &answerers[i]), 0);
+        assert_int_equal(
+            pthread_create(&answerers[i].thread, NULL, answer_every_nth, &answerers[i]), 0);
     }
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = client_open(&h);
@@ -343,7 +359,7 @@ draining_serves_the_queue_then_shuts_the_door(void **state)
 {
     enum { WAITING = 100 };
     static struct client waiting[WAITING];
-    pthread_t            drainer;
+    pthread_t drainer;
     (void)state;
     harness_start(&h);
     struct client idle = client_open(&h), gate = client_open(&h), busy = client_open(&h);
@@ -416,7 +432,8 @@ two_hundred_starts_and_stops_leave_nothing_behind(void **state)
     (void)state;
     for (int i = 0; i < 200; i++) {
         h.config.loops = 1 + i % 3;
-        struct acceptor *acceptor = acceptor_start(&h.config, &h.handler, "n", error, sizeof(error));
+        struct acceptor *acceptor =
+            acceptor_start(&h.config, &h.handler, "n", error, sizeof(error));
         if (acceptor == NULL)
             fail_msg("%s", error);
         acceptor_stop(&acceptor);

@@ -11,7 +11,7 @@
 #include "outbox.h"
 
 static struct memory_budget budget;
-static struct outbox        outbox;
+static struct outbox outbox;
 static struct exchange_pool pool;
 
 static const struct answer_context context = {
@@ -34,8 +34,8 @@ answered(int status, const char *body)
 static void
 assert_head(const struct exchange *exchange, const char *expected)
 {
-    if (exchange->answer_head_len != strlen(expected)
-        || memcmp(exchange->answer_head, expected, strlen(expected)) != 0)
+    if (exchange->answer_head_len != strlen(expected) ||
+        memcmp(exchange->answer_head, expected, strlen(expected)) != 0)
         fail_msg("%.*s", (int)exchange->answer_head_len, exchange->answer_head);
 }
 
@@ -71,8 +71,8 @@ a_small_answer_is_one_piece(void **state)
 static void
 a_large_body_is_not_copied(void **state)
 {
-    struct exchange  *exchange = answered(404, "");
-    char             *bytes = calloc(1, 100000);
+    struct exchange *exchange = answered(404, "");
+    char *bytes = calloc(1, 100000);
     struct http_body *shared = http_body_new(bytes, 100000);
     (void)state;
     assert_non_null(shared);
@@ -103,7 +103,7 @@ static void
 close_and_keep_alive_are_said_when_they_must(void **state)
 {
     struct answer_context closing = context;
-    struct exchange      *exchange = answered(204, "");
+    struct exchange *exchange = answered(204, "");
     (void)state;
     closing.close = true;
     exchange->http_1_0 = true;
@@ -111,8 +111,9 @@ close_and_keep_alive_are_said_when_they_must(void **state)
     assert_head(exchange, "HTTP/1.1 204 No Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
                           "X-Request-Id: id\r\nX-Holdfast-Node: n\r\nConnection: close\r\n\r\n");
     assert_true(answer_prepare(exchange, &context));
-    assert_head(exchange, "HTTP/1.1 204 No Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
-                          "X-Request-Id: id\r\nX-Holdfast-Node: n\r\nConnection: keep-alive\r\n\r\n");
+    assert_head(exchange,
+                "HTTP/1.1 204 No Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+                "X-Request-Id: id\r\nX-Holdfast-Node: n\r\nConnection: keep-alive\r\n\r\n");
     exchange_put(&pool, exchange);
 }
 
@@ -138,7 +139,7 @@ static void
 the_budget_is_kept_to_and_given_back(void **state)
 {
     struct exchange *exchange = exchange_get(&pool);
-    static char      bytes[65536];
+    static char bytes[65536];
     (void)state;
     budget.max = 100000;
     assert_true(exchange_head_append(exchange, bytes, 100));

@@ -29,7 +29,7 @@ static struct client
 client_open_narrow(void)
 {
     struct client client = { .fd = client_socket() };
-    int           bytes = 65536;
+    int bytes = 65536;
     setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
     assert_int_equal(client_connect_fd(&h, client.fd), 0);
     return client;
@@ -53,7 +53,7 @@ an_answer_has_the_headers_that_all_have(void **state)
     assert_null(response_header(&response, "Injected"));
     assert_null(response_header(&response, "Connection"));
     const char *date = response_header(&response, "Date");
-    struct tm   tm;
+    struct tm tm;
     assert_non_null(strptime(date, "%a, %d %b %Y %H:%M:%S GMT", &tm));
     time_t then = timegm(&tm);
     assert_true(labs((long)(time(NULL) - then)) <= 2);
@@ -101,7 +101,7 @@ static void
 a_pipelined_burst_is_answered_whole(void **state)
 {
     struct buf text = { 0 };
-    char       path[32];
+    char path[32];
     (void)state;
     harness_start(&h);
     for (int i = 0; i < 3000; i++)
@@ -145,7 +145,7 @@ a_client_that_takes_no_answers_is_not_read(void **state)
     enum { BODY = 512 * 1024, REQUESTS = 60 };
     static char bytes[BODY];
     struct response response;
-    struct buf      requests = { 0 };
+    struct buf requests = { 0 };
     (void)state;
     h.big = http_body_new(bytes, BODY);
     assert_non_null(h.big);
@@ -177,7 +177,7 @@ a_large_answer_arrives_whole_at_a_slow_reader(void **state)
 {
     enum { BODY = 24 * 1024 * 1024 };
     struct response response;
-    char           *bytes = malloc(BODY);
+    char *bytes = malloc(BODY);
     (void)state;
     assert_non_null(bytes);
     for (int i = 0; i < BODY; i++)
@@ -217,7 +217,7 @@ static void
 no_content_and_not_modified_have_neither_body_nor_length(void **state)
 {
     static const char *paths[] = { "/no-content", "/not-modified" };
-    struct response    response;
+    struct response response;
     (void)state;
     harness_start(&h);
     struct client client = client_open(&h);
@@ -259,7 +259,7 @@ connection_close_ends_after_the_answer(void **state)
 {
     static const char *requests[] = { "GET /x HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
                                       "GET /close HTTP/1.1\r\n" H "\r\n" };
-    struct response    response;
+    struct response response;
     (void)state;
     harness_start(&h);
     for (int i = 0; i < 2; i++) {
@@ -308,7 +308,7 @@ bad_bytes_get_a_problem_and_the_end(void **state)
 {
     static const struct {
         const char *text;
-        int         status;
+        int status;
         const char *code;
     } cases[] = {
         { "GET / HTTP/1.1\r\n\r\n", 400, "bad_request" },
@@ -319,7 +319,7 @@ bad_bytes_get_a_problem_and_the_end(void **state)
         { "POST /tiny HTTP/1.1\r\n" H "Content-Length: 17\r\n\r\n", 413, "body_too_large" },
     };
     struct response response;
-    char            code[64];
+    char code[64];
     (void)state;
     harness_start(&h);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -379,7 +379,8 @@ continue_comes_before_the_body_and_after_earlier_answers(void **state)
     harness_start(&h);
     struct client client = client_open(&h);
     client_get(&client, "/held");
-    client_send(&client, "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+    client_send(&client,
+                "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 4\r\n\r\n");
     harness_wait_held(&h, 1);
     harness_release(&h, 0);
     client_expect(&client, 200, "/held");
@@ -387,9 +388,11 @@ continue_comes_before_the_body_and_after_earlier_answers(void **state)
     client_send(&client, "body");
     client_expect(&client, 200, "/echo body");
     /* A body that is there already needs no word; one refused gets none. */
-    client_send(&client, "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 4\r\n\r\nbody");
+    client_send(&client, "POST /echo HTTP/1.1\r\n" H
+                         "Expect: 100-continue\r\nContent-Length: 4\r\n\r\nbody");
     client_expect(&client, 200, "/echo body");
-    client_send(&client, "POST /tiny HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 40\r\n\r\n");
+    client_send(&client,
+                "POST /tiny HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 40\r\n\r\n");
     client_expect(&client, 413, NULL);
     client_expect_end(&client);
     client_close(&client);
@@ -400,7 +403,7 @@ an_upload_larger_than_any_buffer_arrives_whole(void **state)
 {
     enum { BODY = 3 * 1024 * 1024 };
     struct response response;
-    char           *body = malloc(BODY);
+    char *body = malloc(BODY);
     (void)state;
     assert_non_null(body);
     for (int i = 0; i < BODY; i++)
@@ -420,12 +423,13 @@ an_upload_larger_than_any_buffer_arrives_whole(void **state)
 static void
 a_header_larger_than_the_arena_both_ways(void **state)
 {
-    char            text[12000];
+    char text[12000];
     struct response response;
     (void)state;
     harness_start(&h);
     struct client client = client_open(&h);
-    snprintf(text, sizeof(text), "POST /many-headers HTTP/1.1\r\n" H "X: %0*d\r\nContent-Length: 2\r\n\r\nhi", 9000, 7);
+    snprintf(text, sizeof(text),
+             "POST /many-headers HTTP/1.1\r\n" H "X: %0*d\r\nContent-Length: 2\r\n\r\nhi", 9000, 7);
     for (int i = 0; i < 3; i++) {
         client_send(&client, text);
         client_read(&client, &response);
@@ -525,7 +529,8 @@ a_client_may_leave_behind_a_pipeline(void **state)
     harness_start(&h);
     for (int i = 0; i < 10; i++) {
         struct client client = client_open(&h);
-        client_send(&client, "GET /held HTTP/1.1\r\n" H "\r\nGET /now HTTP/1.1\r\n" H "\r\nGET /half");
+        client_send(&client,
+                    "GET /held HTTP/1.1\r\n" H "\r\nGET /now HTTP/1.1\r\n" H "\r\nGET /half");
         harness_wait_held(&h, i + 1);
         client_reset(&client);
     }
@@ -547,7 +552,7 @@ a_slow_header_is_answered_400_and_closed(void **state)
     (void)state;
     h.config.header_timeout = 200 * TIME_US_PER_MS;
     harness_start(&h);
-    struct client    client = client_open(&h);
+    struct client client = client_open(&h);
     struct mono_time start = mono_now();
     client_send(&client, "GET / HTTP/1.1\r\nHos");
     client_read(&client, &response);
@@ -564,7 +569,7 @@ static void
 single_bytes_do_not_put_the_header_timeout_off(void **state)
 {
     struct timeval short_wait = { .tv_usec = 20000 };
-    char           byte;
+    char byte;
     (void)state;
     h.config.header_timeout = 300 * TIME_US_PER_MS;
     harness_start(&h);
@@ -587,7 +592,7 @@ a_slow_body_is_answered_400_and_closed(void **state)
     (void)state;
     h.config.body_timeout = 200 * TIME_US_PER_MS;
     harness_start(&h);
-    struct client    client = client_open(&h);
+    struct client client = client_open(&h);
     struct mono_time start = mono_now();
     client_send(&client, "POST / HTTP/1.1\r\n" H "Content-Length: 10\r\n\r\nhalf");
     client_expect(&client, 400, NULL);
@@ -602,7 +607,7 @@ an_idle_connection_is_closed_without_a_word(void **state)
     (void)state;
     h.config.idle_timeout = 200 * TIME_US_PER_MS;
     harness_start(&h);
-    struct client    fresh = client_open(&h), used = client_open(&h), blank = client_open(&h);
+    struct client fresh = client_open(&h), used = client_open(&h), blank = client_open(&h);
     struct mono_time start = mono_now();
     client_get(&used, "/x");
     client_expect(&used, 200, "/x");

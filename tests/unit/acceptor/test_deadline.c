@@ -11,7 +11,7 @@ static void
 a_deadline_is_due_at_its_time_not_before(void **state)
 {
     struct deadline_list list;
-    struct deadline      one = { 0 };
+    struct deadline one = { 0 };
     (void)state;
     deadline_list_init(&list, 100);
     deadline_arm(&list, &one, 1000);
@@ -25,7 +25,7 @@ static void
 arming_again_counts_from_then(void **state)
 {
     struct deadline_list list;
-    struct deadline      one = { 0 }, two = { 0 };
+    struct deadline one = { 0 }, two = { 0 };
     (void)state;
     deadline_list_init(&list, 100);
     deadline_arm(&list, &one, 0);
@@ -41,7 +41,7 @@ static void
 one_moves_between_lists_and_one_is_disarmed(void **state)
 {
     struct deadline_list idle, header;
-    struct deadline      one = { 0 }, two = { 0 }, three = { 0 };
+    struct deadline one = { 0 }, two = { 0 }, three = { 0 };
     (void)state;
     deadline_list_init(&idle, 1000);
     deadline_list_init(&header, 10);

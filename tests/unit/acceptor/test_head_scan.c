@@ -12,15 +12,18 @@
 
 struct text {
     const char *bytes;
-    size_t      len;
+    size_t len;
 };
-#define TEXT(literal) { literal, sizeof(literal) - 1 }
+#define TEXT(literal)                                                                              \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
 
 /* Feeds `text` in pieces of `step` bytes. */
 static enum head_scan_result
 scan(struct text text, size_t step, size_t *used)
 {
-    struct head_scan      scan;
+    struct head_scan scan;
     enum head_scan_result result = HEAD_SCAN_MORE;
 
     head_scan_begin(&scan);
@@ -58,7 +61,7 @@ static void
 nothing_after_the_empty_line_is_taken(void **state)
 {
     struct text text = TEXT("GET / HTTP/1.1\r\n\r\n\0\r\rrest");
-    size_t      used;
+    size_t used;
     (void)state;
     assert_int_equal(scan(text, text.len, &used), HEAD_SCAN_DONE);
     assert_int_equal(used, 18);
@@ -68,27 +71,27 @@ static void
 bytes_that_two_readers_could_read_differently_are_refused(void **state)
 {
     static const struct text bad[] = {
-        TEXT("GET / HTTP/1.1\nHost: a\r\n\r\n"),            /* bare LF in the request line */
-        TEXT("GET / HTTP/1.1\r\nHost: a\n\r\n"),            /* bare LF after a header */
+        TEXT("GET / HTTP/1.1\nHost: a\r\n\r\n"), /* bare LF in the request line */
+        TEXT("GET / HTTP/1.1\r\nHost: a\n\r\n"), /* bare LF after a header */
         TEXT("GET / HTTP/1.1\r\nX: \rTransfer-Encoding: chunked\r\n\r\n"), /* bare CR */
-        TEXT("GET / HTTP/1.1\r\nX: a\r\r\n\r\n"),           /* CR CR LF */
-        TEXT("GET / HTTP/1.1\r\nHost: a\r\n\n"),            /* bare LF as empty line */
-        TEXT("GET / HTTP/1.1\r\nHost: a\r\n\rX"),           /* bare CR as empty line */
-        TEXT("GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n"),       /* folded with a space */
-        TEXT("GET / HTTP/1.1\r\nX: a\r\n\tb\r\n\r\n"),      /* folded with a tab */
-        TEXT("GET / HTTP/1.1\r\n: a\r\n\r\n"),              /* no name */
-        TEXT("GET / HTTP/1.1\r\nX : a\r\n\r\n"),            /* a space before the colon */
-        TEXT("GET / HTTP/1.1\r\nX Y: a\r\n\r\n"),           /* a space in the name */
-        TEXT("GET / HTTP/1.1\r\nX\r\n\r\n"),                /* no colon */
-        TEXT("GET / HTTP/1.1\r\nX(: a\r\n\r\n"),            /* no token */
-        TEXT("GET / HTTP/1.1\r\nX\x80: a\r\n\r\n"),         /* not ASCII in a name */
-        TEXT("GET / HTTP/1.1\r\nX: a\0b\r\n\r\n"),          /* NUL */
-        TEXT("GET / HTTP/1.1\r\nX\0: a\r\n\r\n"),           /* NUL in a name */
-        TEXT("GET / HTTP/1.1\r\nX: a\x01\r\n\r\n"),         /* a control character */
-        TEXT("GET / HTTP/1.1\r\nX: a\x7f\r\n\r\n"),         /* DEL */
-        TEXT("GET /\x80 HTTP/1.1\r\n\r\n"),                 /* not ASCII in the target */
-        TEXT("GET\t/ HTTP/1.1\r\n\r\n"),                    /* a tab in the request line */
-        TEXT("GET /\0 HTTP/1.1\r\n\r\n"),                   /* NUL in the target */
+        TEXT("GET / HTTP/1.1\r\nX: a\r\r\n\r\n"),                          /* CR CR LF */
+        TEXT("GET / HTTP/1.1\r\nHost: a\r\n\n"),       /* bare LF as empty line */
+        TEXT("GET / HTTP/1.1\r\nHost: a\r\n\rX"),      /* bare CR as empty line */
+        TEXT("GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n"),  /* folded with a space */
+        TEXT("GET / HTTP/1.1\r\nX: a\r\n\tb\r\n\r\n"), /* folded with a tab */
+        TEXT("GET / HTTP/1.1\r\n: a\r\n\r\n"),         /* no name */
+        TEXT("GET / HTTP/1.1\r\nX : a\r\n\r\n"),       /* a space before the colon */
+        TEXT("GET / HTTP/1.1\r\nX Y: a\r\n\r\n"),      /* a space in the name */
+        TEXT("GET / HTTP/1.1\r\nX\r\n\r\n"),           /* no colon */
+        TEXT("GET / HTTP/1.1\r\nX(: a\r\n\r\n"),       /* no token */
+        TEXT("GET / HTTP/1.1\r\nX\x80: a\r\n\r\n"),    /* not ASCII in a name */
+        TEXT("GET / HTTP/1.1\r\nX: a\0b\r\n\r\n"),     /* NUL */
+        TEXT("GET / HTTP/1.1\r\nX\0: a\r\n\r\n"),      /* NUL in a name */
+        TEXT("GET / HTTP/1.1\r\nX: a\x01\r\n\r\n"),    /* a control character */
+        TEXT("GET / HTTP/1.1\r\nX: a\x7f\r\n\r\n"),    /* DEL */
+        TEXT("GET /\x80 HTTP/1.1\r\n\r\n"),            /* not ASCII in the target */
+        TEXT("GET\t/ HTTP/1.1\r\n\r\n"),               /* a tab in the request line */
+        TEXT("GET /\0 HTTP/1.1\r\n\r\n"),              /* NUL in the target */
     };
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -117,7 +120,7 @@ every_control_character_is_refused_in_a_value_but_the_tab(void **state)
 static void
 a_trailer_is_scanned_like_header_lines(void **state)
 {
-    struct head_scan      trailer;
+    struct head_scan trailer;
     enum head_scan_result result;
     (void)state;
     head_scan_begin_trailer(&trailer);

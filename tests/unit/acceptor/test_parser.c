@@ -13,9 +13,9 @@
 #include "parser.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define HEADER_MAX 1024
-#define URI_MAX 256
-#define BODY_MAX 4096
+#define HEADER_MAX   1024
+#define URI_MAX      256
+#define BODY_MAX     4096
 
 static size_t
 body_max(void *context, enum http_method method, struct slice path)
@@ -31,20 +31,20 @@ static const struct parser_rules rules = { HEADER_MAX, URI_MAX, &handler };
 
 /* What came of some bytes: the requests in order, then a refusal or hunger. */
 struct outcome {
-    struct exchange   *requests[8];
-    size_t             count;
-    enum parser_event  last;
-    enum hf_status     refusal;
-    const char        *detail;
-    size_t             used;
-    bool               wanted_continue;
+    struct exchange *requests[8];
+    size_t count;
+    enum parser_event last;
+    enum hf_status refusal;
+    const char *detail;
+    size_t used;
+    bool wanted_continue;
 };
 
 struct bench {
     struct memory_budget budget;
-    struct outbox        outbox;
+    struct outbox outbox;
     struct exchange_pool pool;
-    struct outcome       outcome;
+    struct outcome outcome;
 };
 
 static struct bench bench;
@@ -63,8 +63,8 @@ bench_clear(void)
 static struct outcome *
 feed_steps(const char *bytes, size_t len, size_t step)
 {
-    struct parser    parser;
-    struct outcome  *outcome = &bench.outcome;
+    struct parser parser;
+    struct outcome *outcome = &bench.outcome;
     struct exchange *exchange = NULL;
 
     bench_clear();
@@ -72,7 +72,7 @@ feed_steps(const char *bytes, size_t len, size_t step)
     outcome->last = PARSER_MORE;
     while (outcome->used < len && outcome->last != PARSER_REFUSED) {
         size_t piece = len - outcome->used < step ? len - outcome->used : step;
-        char  *copy = malloc(piece);
+        char *copy = malloc(piece);
         assert_non_null(copy);
         memcpy(copy, bytes + outcome->used, piece);
         size_t at = 0;
@@ -120,11 +120,11 @@ only_request(struct outcome *outcome)
     return &outcome->requests[0]->public.request;
 }
 
-#define assert_slice(slice_, text_)                                          \
-    do {                                                                     \
-        struct slice got_ = (slice_);                                        \
-        if (!slice_is(got_, text_))                                          \
-            fail_msg("'%.*s' is not '%s'", SLICE_ARG(got_), text_);          \
+#define assert_slice(slice_, text_)                                                                \
+    do {                                                                                           \
+        struct slice got_ = (slice_);                                                              \
+        if (!slice_is(got_, text_))                                                                \
+            fail_msg("'%.*s' is not '%s'", SLICE_ARG(got_), text_);                                \
     } while (0)
 
 /* Refused in every cut of the bytes, with the same status. */
@@ -162,7 +162,7 @@ a_request_has_its_parts_in_any_pieces(void **state)
                                "hello world";
     (void)state;
     for (size_t step = 1; step < sizeof(text); step++) {
-        struct outcome      *outcome = feed_steps(text, sizeof(text) - 1, step);
+        struct outcome *outcome = feed_steps(text, sizeof(text) - 1, step);
         struct http_request *request = only_request(outcome);
         assert_int_equal(request->method, HTTP_METHOD_POST);
         assert_slice(request->target, "/api/holds?x=1&y=2");
@@ -188,12 +188,13 @@ a_request_has_its_parts_in_any_pieces(void **state)
 static void
 pipelined_requests_are_cut_apart_in_any_pieces(void **state)
 {
-    static const char text[] = "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"
-                               "POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
-                               "\r\nPUT /3 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-                               "2\r\nab\r\n3;x=\"y z\"\r\ncde\r\n0\r\nTrailer: t\r\n\r\n"
-                               "POST /4 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
-                               "HEAD /5 HTTP/1.0\r\n\r\n";
+    static const char text[] =
+        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"
+        "POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+        "\r\nPUT /3 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "2\r\nab\r\n3;x=\"y z\"\r\ncde\r\n0\r\nTrailer: t\r\n\r\n"
+        "POST /4 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+        "HEAD /5 HTTP/1.0\r\n\r\n";
     (void)state;
     for (size_t step = 1; step < sizeof(text); step++) {
         struct outcome *outcome = feed_steps(text, sizeof(text) - 1, step);
@@ -217,9 +218,10 @@ a_body_larger_than_the_arena_arrives_whole(void **state)
     static char text[8192];
     (void)state;
     for (int chunked = 0; chunked < 2; chunked++) {
-        size_t len = (size_t)snprintf(text, sizeof(text), "PUT / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n%s",
-                                      chunked ? "Transfer-Encoding: chunked" : "Content-Length: 4096",
-                                      chunked ? "1000\r\n" : "");
+        size_t len =
+            (size_t)snprintf(text, sizeof(text), "PUT / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n%s",
+                             chunked ? "Transfer-Encoding: chunked" : "Content-Length: 4096",
+                             chunked ? "1000\r\n" : "");
         for (size_t i = 0; i < BODY_MAX; i++)
             text[len + i] = (char)('a' + i % 26);
         len += BODY_MAX;
@@ -241,7 +243,7 @@ llhttp_is_built_strict(void **state)
     static const char text[] = "GET / HTTP/1.1\r\nX: \rTransfer-Encoding: chunked\r\n\r\n";
     static const char chunk[] = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n";
     llhttp_settings_t settings;
-    llhttp_t          llhttp;
+    llhttp_t llhttp;
     (void)state;
     llhttp_settings_init(&settings);
     llhttp_init(&llhttp, HTTP_REQUEST, &settings);
@@ -251,14 +253,17 @@ llhttp_is_built_strict(void **state)
 }
 
 #define H "Host: a\r\n"
-#define REFUSED(literal) { literal, sizeof(literal) - 1 }
+#define REFUSED(literal)                                                                           \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
 
 static void
 what_could_smuggle_a_request_is_400(void **state)
 {
     static const struct {
         const char *text;
-        size_t      len;
+        size_t len;
     } cases[] = {
         /* lines and names */
         REFUSED("GET / HTTP/1.1\r\n" H "X: \rTransfer-Encoding: chunked\r\n\r\n"),
@@ -314,7 +319,8 @@ what_could_smuggle_a_request_is_400(void **state)
         REFUSED("POST / HTTP/1.1\r\n" H "Transfer-Encoding: xchunked\r\n\r\n"),
         REFUSED("POST / HTTP/1.1\r\n" H "Transfer-Encoding: \"chunked\"\r\n\r\n"),
         REFUSED("POST / HTTP/1.1\r\n" H "Transfer-Encoding:\r\nContent-Length: 3\r\n\r\nabc"),
-        REFUSED("POST / HTTP/1.1\r\n" H "Transfer-Encoding: \x0b" "chunked\r\n\r\n"),
+        REFUSED("POST / HTTP/1.1\r\n" H "Transfer-Encoding: \x0b"
+                "chunked\r\n\r\n"),
         REFUSED("POST / HTTP/1.1\r\n" H
                 "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"),
         REFUSED("POST / HTTP/1.1\r\n" H
@@ -337,7 +343,7 @@ chunks_that_two_readers_could_read_differently_are_400(void **state)
 {
     static const struct {
         const char *text;
-        size_t      len;
+        size_t len;
     } cases[] = {
         REFUSED(CHUNKED "3\nabc\r\n0\r\n\r\n"),
         REFUSED(CHUNKED "3\rabc\r\n0\r\n\r\n"),
@@ -368,8 +374,8 @@ chunks_that_two_readers_could_read_differently_are_400(void **state)
 static void
 nothing_in_a_trailer_is_taken_for_a_header(void **state)
 {
-    struct http_request *request = only_request(
-        feed(CHUNKED "1\r\na\r\n0\r\nAuthorization: Bearer x\r\nX-Request-Id: no\r\nHost: b\r\n\r\n"));
+    struct http_request *request = only_request(feed(
+        CHUNKED "1\r\na\r\n0\r\nAuthorization: Bearer x\r\nX-Request-Id: no\r\nHost: b\r\n\r\n"));
     (void)state;
     assert_int_equal(request->authorization.len, 0);
     assert_string_not_equal(request->request_id, "no");
@@ -383,7 +389,7 @@ a_header_up_to_the_limit_is_taken_one_byte_more_is_431(void **state)
     (void)state;
     for (int over = 0; over <= 1; over++) {
         size_t target = HEADER_MAX + (size_t)over;
-        int    start = snprintf(text, sizeof(text), "GET / HTTP/1.1\r\n" H "X: ");
+        int start = snprintf(text, sizeof(text), "GET / HTTP/1.1\r\n" H "X: ");
         memset(text + start, 'x', target - (size_t)start - 4);
         memcpy(text + target - 4, "\r\n\r\n", 4);
         if (over == 0)
@@ -402,7 +408,8 @@ a_target_up_to_the_limit_is_taken_one_byte_more_is_414(void **state)
     char text[HEADER_MAX];
     (void)state;
     for (int over = 0; over <= 1; over++) {
-        int len = snprintf(text, sizeof(text), "GET /%0*d HTTP/1.1\r\n" H "\r\n", URI_MAX - 1 + over, 0);
+        int len =
+            snprintf(text, sizeof(text), "GET /%0*d HTTP/1.1\r\n" H "\r\n", URI_MAX - 1 + over, 0);
         if (over == 0)
             only_request(feed_steps(text, (size_t)len, 7));
         else
@@ -425,10 +432,12 @@ a_body_over_the_routes_limit_is_413_before_it_is_read(void **state)
     assert_refused(length, sizeof(length) - 1, HF_BODY_TOO_LARGE);
     assert_refused(chunks, sizeof(chunks) - 1, HF_BODY_TOO_LARGE);
     assert_refused(huge, sizeof(huge) - 1, HF_BODY_TOO_LARGE);
-    assert_slice(only_request(feed("POST /tiny HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabcd"))->body,
-                 "abcd");
+    assert_slice(
+        only_request(feed("POST /tiny HTTP/1.1\r\n" H "Content-Length: 4\r\n\r\nabcd"))->body,
+        "abcd");
     assert_slice(only_request(feed("POST /tiny HTTP/1.1\r\n" H "Transfer-Encoding: Chunked\r\n\r\n"
-                                   "2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n"))->body,
+                                   "2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n"))
+                     ->body,
                  "abcd");
 }
 
@@ -436,7 +445,7 @@ static void
 a_body_without_a_length_is_411(void **state)
 {
     static const char *methods[] = { "POST", "PUT", "PATCH" };
-    char               text[128];
+    char text[128];
     (void)state;
     for (size_t i = 0; i < COUNT(methods); i++) {
         int len = snprintf(text, sizeof(text), "%s / HTTP/1.1\r\n" H "\r\n", methods[i]);
@@ -444,14 +453,17 @@ a_body_without_a_length_is_411(void **state)
     }
     only_request(feed("POST / HTTP/1.1\r\n" H "Content-Length: 0\r\n\r\n"));
     only_request(feed("DELETE / HTTP/1.1\r\n" H "\r\n"));
-    assert_slice(only_request(feed("DELETE / HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\n{}"))->body, "{}");
+    assert_slice(only_request(feed("DELETE / HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\n{}"))->body,
+                 "{}");
 }
 
 static void
 other_methods_are_405_when_the_line_is_well_formed(void **state)
 {
-    static const char *methods[] = { "TRACE", "CONNECT", "PROPFIND", "BREW", "get", "M-SEARCH", "X" };
-    char               text[128];
+    static const char *methods[] = {
+        "TRACE", "CONNECT", "PROPFIND", "BREW", "get", "M-SEARCH", "X"
+    };
+    char text[128];
     (void)state;
     for (size_t i = 0; i < COUNT(methods); i++) {
         int len = snprintf(text, sizeof(text), "%s / HTTP/1.1\r\n" H "\r\n", methods[i]);
@@ -464,7 +476,7 @@ static void
 when_memory_is_used_up_a_body_is_503(void **state)
 {
     static char text[] = "POST / HTTP/1.1\r\n" H "Content-Length: 4000\r\n\r\n";
-    char        bytes[sizeof(text) + 4000];
+    char bytes[sizeof(text) + 4000];
     (void)state;
     memset(bytes, 'x', sizeof(bytes));
     memcpy(bytes, text, sizeof(text) - 1);
@@ -502,9 +514,9 @@ floods_of_chunk_extensions_and_trailers_are_refused(void **state)
 static void
 several_forwarded_lines_are_one_list(void **state)
 {
-    struct http_request *request = only_request(
-        feed("GET / HTTP/1.1\r\n" H "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 2.2.2.2, 3.3.3.3\r\n"
-             "X-Forwarded-For: 4.4.4.4\r\n\r\n"));
+    struct http_request *request = only_request(feed(
+        "GET / HTTP/1.1\r\n" H "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 2.2.2.2, 3.3.3.3\r\n"
+        "X-Forwarded-For: 4.4.4.4\r\n\r\n"));
     (void)state;
     assert_slice(request->forwarded_for, "1.1.1.1, 2.2.2.2, 3.3.3.3, 4.4.4.4");
 }
@@ -512,9 +524,11 @@ several_forwarded_lines_are_one_list(void **state)
 static void
 a_request_id_that_is_not_sane_is_replaced(void **state)
 {
-    static const char *bad[] = { "", "a b", "a\"b", "a/b",
-                                 "01234567890123456789012345678901234567890123456789012345678901234" };
-    char               text[256];
+    static const char *bad[] = {
+        "", "a b", "a\"b", "a/b",
+        "01234567890123456789012345678901234567890123456789012345678901234"
+    };
+    char text[256];
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct uuid uuid;
@@ -533,7 +547,7 @@ keep_alive_follows_version_and_connection(void **state)
 {
     static const struct {
         const char *text;
-        bool        keep;
+        bool keep;
     } cases[] = {
         { "GET / HTTP/1.1\r\n" H "\r\n", true },
         { "GET / HTTP/1.1\r\n" H "Connection: keep-alive\r\n\r\n", true },
@@ -552,10 +566,11 @@ keep_alive_follows_version_and_connection(void **state)
 static void
 an_upgrade_is_a_plain_request(void **state)
 {
-    struct outcome *outcome = feed("GET /1 HTTP/1.1\r\n" H "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
-                                   "POST /2 HTTP/1.1\r\n" H "Connection: Upgrade, HTTP2-Settings\r\n"
-                                   "Upgrade: h2c\r\nContent-Length: 1\r\n\r\nx"
-                                   "GET /3 HTTP/1.1\r\n" H "\r\n");
+    struct outcome *outcome =
+        feed("GET /1 HTTP/1.1\r\n" H "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+             "POST /2 HTTP/1.1\r\n" H "Connection: Upgrade, HTTP2-Settings\r\n"
+             "Upgrade: h2c\r\nContent-Length: 1\r\n\r\nx"
+             "GET /3 HTTP/1.1\r\n" H "\r\n");
     (void)state;
     assert_int_equal(outcome->last, PARSER_REQUEST);
     assert_int_equal(outcome->count, 3);
@@ -569,8 +584,10 @@ continue_is_wanted_only_before_a_body_of_http_1_1(void **state)
     (void)state;
 #define EXPECT "Expect: 100-Continue\r\n"
     assert_true(feed("POST / HTTP/1.1\r\n" H EXPECT "Content-Length: 1\r\n\r\n")->wanted_continue);
-    assert_true(feed("POST / HTTP/1.1\r\n" H EXPECT "Transfer-Encoding: chunked\r\n\r\n")->wanted_continue);
-    assert_false(feed("POST / HTTP/1.1\r\n" H EXPECT "Content-Length: 1\r\n\r\nx")->wanted_continue);
+    assert_true(
+        feed("POST / HTTP/1.1\r\n" H EXPECT "Transfer-Encoding: chunked\r\n\r\n")->wanted_continue);
+    assert_false(
+        feed("POST / HTTP/1.1\r\n" H EXPECT "Content-Length: 1\r\n\r\nx")->wanted_continue);
     assert_false(feed("POST / HTTP/1.1\r\n" H EXPECT "Content-Length: 0\r\n\r\n")->wanted_continue);
     assert_false(feed("POST / HTTP/1.0\r\n" H EXPECT "Content-Length: 1\r\n\r\n")->wanted_continue);
     assert_false(feed("POST / HTTP/1.1\r\n" H "Content-Length: 1\r\n\r\n")->wanted_continue);

@@ -25,17 +25,17 @@
 #define FIXTURE_SECRET "a secret that only this test knows"
 
 static struct fixture {
-    struct config       config;
-    struct node         node;
-    struct api         *api;
+    struct config config;
+    struct node node;
+    struct api *api;
     struct http_handler handler;
     struct http_exchange exchange;
-    bool                is_sent;
-    bool                store_is_up, warm_is_up;
-    struct op          *op;             /* the last one that reached the engine */
-    int                 op_count;
-    void              (*on_op)(struct op *op); /* NULL: the op stays unanswered */
-    char                token[2048];
+    bool is_sent;
+    bool store_is_up, warm_is_up;
+    struct op *op; /* the last one that reached the engine */
+    int op_count;
+    void (*on_op)(struct op *op); /* NULL: the op stays unanswered */
+    char token[2048];
 } fx;
 
 /* --- what stands in for acceptor and engine ---------------------------------------- */
@@ -113,8 +113,11 @@ static inline int
 fixture_up(void **state)
 {
     char error[256];
-    struct hot_table_limits limits = { .shards = 4, .seats_max = 1000, .parked_max = 10,
-                                       .lease_us = TIME_US_PER_S, .tombstone_us = 0 };
+    struct hot_table_limits limits = { .shards = 4,
+                                       .seats_max = 1000,
+                                       .parked_max = 10,
+                                       .lease_us = TIME_US_PER_S,
+                                       .tombstone_us = 0 };
 
     (void)state;
     memset(&fx, 0, sizeof(fx));
@@ -187,8 +190,8 @@ prepare(enum http_method method, const char *target, const char *body)
     request = &fx.exchange.request;
     request->method = method;
     request->target = slice_of(target);
-    request->path = query != NULL ? (struct slice){ target, (size_t)(query - target) }
-                                  : slice_of(target);
+    request->path =
+        query != NULL ? (struct slice){ target, (size_t)(query - target) } : slice_of(target);
     request->query = query != NULL ? slice_of(query + 1) : SLICE_EMPTY;
     request->body = slice_of(body != NULL ? body : "");
     request->authorization = slice_of(fx.token);
@@ -255,8 +258,7 @@ static inline void
 assert_wrong_field(int i, const char *field)
 {
     struct cJSON *tree = reply_json();
-    struct cJSON *error =
-        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(tree, "errors"), i);
+    struct cJSON *error = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(tree, "errors"), i);
 
     assert_non_null(error);
     assert_string_equal(cJSON_GetObjectItemCaseSensitive(error, "field")->valuestring, field);

@@ -68,7 +68,8 @@ a_wrong_content_type_is_refused_and_none_is_fine(void **state)
     static const char *const good[] = { "", "application/json", "Application/JSON",
                                         "application/json; charset=utf-8",
                                         "application/json;charset=\"UTF-8\"; x=y" };
-    static const char *const bad[] = { "text/plain", "application/jsonx", "application/json; charset=latin1",
+    static const char *const bad[] = { "text/plain", "application/jsonx",
+                                       "application/json; charset=latin1",
                                        "application/x-www-form-urlencoded" };
     (void)state;
     as("u1", ROLE_USER);
@@ -106,8 +107,8 @@ the_body_limit_depends_on_the_route(void **state)
 {
     size_t import = fx.handler.body_max(fx.handler.context, HTTP_METHOD_POST,
                                         SLICE_LITERAL("/api/events/e1/seats/import"));
-    size_t other = fx.handler.body_max(fx.handler.context, HTTP_METHOD_POST,
-                                       SLICE_LITERAL("/api/holds"));
+    size_t other =
+        fx.handler.body_max(fx.handler.context, HTTP_METHOD_POST, SLICE_LITERAL("/api/holds"));
     (void)state;
     assert_int_equal(import, fx.config.import_body_max);
     assert_int_equal(other, fx.config.body_max);
@@ -129,7 +130,8 @@ a_closed_api_touches_nothing(void **state)
     (void)state;
     as("u1", ROLE_USER);
     api_set_phase(fx.api, API_CLOSED);
-    ask(HTTP_METHOD_POST, "/api/holds", "{\"event_id\":\"e\",\"seat_ids\":[\"a\"],\"cart_token\":\"c\"}");
+    ask(HTTP_METHOD_POST, "/api/holds",
+        "{\"event_id\":\"e\",\"seat_ids\":[\"a\"],\"cart_token\":\"c\"}");
     assert_problem(503, "draining");
     assert_true(has_header("Retry-After: 1\r\n"));
     assert_int_equal(fx.op_count, 0);

@@ -41,11 +41,17 @@ some_hold(void)
         .line_count = 2,
         .lines = lines,
     };
-    lines[0] = (struct hold_line){ .seat = SLICE_LITERAL("A1"), .section = SLICE_LITERAL("s"),
-                                   .row = SLICE_LITERAL("A"), .number = SLICE_LITERAL("1"),
-                                   .quantity = 1, .version = 7, .has_price = true, .price = 1000 };
-    lines[1] = (struct hold_line){ .area = SLICE_LITERAL("floor"), .quantity = 3,
-                                   .has_price = true, .price = 250 };
+    lines[0] = (struct hold_line){ .seat = SLICE_LITERAL("A1"),
+                                   .section = SLICE_LITERAL("s"),
+                                   .row = SLICE_LITERAL("A"),
+                                   .number = SLICE_LITERAL("1"),
+                                   .quantity = 1,
+                                   .version = 7,
+                                   .has_price = true,
+                                   .price = 1000 };
+    lines[1] = (struct hold_line){
+        .area = SLICE_LITERAL("floor"), .quantity = 3, .has_price = true, .price = 250
+    };
     return hold;
 }
 
@@ -57,9 +63,11 @@ an_active_hold_shows_seats_areas_amount_and_time_left(void **state)
     (void)state;
     assert_string_equal(
         shown(&hold),
-        "{\"hold_id\":\"01000000-0000-0000-0000-000000000000\",\"event_id\":\"e1\",\"user_id\":\"u1\","
+        "{\"hold_id\":\"01000000-0000-0000-0000-000000000000\",\"event_id\":\"e1\",\"user_id\":"
+        "\"u1\","
         "\"cart_token\":\"c1\",\"status\":\"active\",\"source\":\"web\","
-        "\"seats\":[{\"seat_id\":\"A1\",\"section\":\"s\",\"row\":\"A\",\"number\":\"1\",\"version\":7}],"
+        "\"seats\":[{\"seat_id\":\"A1\",\"section\":\"s\",\"row\":\"A\",\"number\":\"1\","
+        "\"version\":7}],"
         "\"areas\":[{\"area_id\":\"floor\",\"quantity\":3}],\"amount\":1750,\"currency\":\"EUR\","
         "\"expires_at\":\"2023-11-14T22:18:20.123Z\",\"expires_in_seconds\":299,"
         "\"created_at\":\"2023-11-14T22:13:20.123Z\"}");
@@ -106,9 +114,10 @@ only_a_sold_hold_has_tickets(void **state)
     lines[1].ticket_count = 2;
     assert_null(strstr(shown(&hold), "tickets"));
     hold.status = HOLD_CONVERTED;
-    assert_non_null(strstr(shown(&hold),
-                           "\"tickets\":[{\"ticket_id\":\"02000000-0000-0000-0000-000000000000\",\"seat_id\":\"A1\"},"
-                           "{\"ticket_id\":\"03000000-0000-0000-0000-000000000000\",\"area_id\":\"floor\"},"));
+    assert_non_null(strstr(
+        shown(&hold),
+        "\"tickets\":[{\"ticket_id\":\"02000000-0000-0000-0000-000000000000\",\"seat_id\":\"A1\"},"
+        "{\"ticket_id\":\"03000000-0000-0000-0000-000000000000\",\"area_id\":\"floor\"},"));
 }
 
 static int

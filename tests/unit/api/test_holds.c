@@ -3,7 +3,7 @@
 
 #define HOLD_ID   "0190a5b0-1111-7abc-8def-0123456789ab"
 #define HOLD_PATH "/api/holds/" HOLD_ID
-#define GOOD "{\"event_id\":\"e1\",\"seat_ids\":[\"A1\",\"A2\"],\"cart_token\":\"c1\"}"
+#define GOOD      "{\"event_id\":\"e1\",\"seat_ids\":[\"A1\",\"A2\"],\"cart_token\":\"c1\"}"
 
 static int
 as_user(void **state)
@@ -34,8 +34,10 @@ a_hold_request_becomes_an_op(void **state)
 {
     (void)state;
     ask(HTTP_METHOD_POST, "/api/holds",
-        "{\"event_id\":\"e1\",\"seat_ids\":[\"A1\",\"A2\"],\"areas\":[{\"area_id\":\"floor\",\"quantity\":3}],"
-        "\"cart_token\":\"c\\u00fc\",\"source\":\"scanner\",\"customer_email\":\"a@b\",\"unknown\":[1]}");
+        "{\"event_id\":\"e1\",\"seat_ids\":[\"A1\",\"A2\"],\"areas\":[{\"area_id\":\"floor\","
+        "\"quantity\":3}],"
+        "\"cart_token\":\"c\\u00fc\",\"source\":\"scanner\",\"customer_email\":\"a@b\",\"unknown\":"
+        "[1]}");
     assert_non_null(fx.op);
     assert_int_equal(fx.op->kind, OP_HOLD);
     assert_true(slice_is(fx.op->org, "org-1"));
@@ -101,7 +103,8 @@ all_wrong_fields_are_told_at_once(void **state)
 {
     (void)state;
     ask(HTTP_METHOD_POST, "/api/holds",
-        "{\"event_id\":\"no id\",\"seat_ids\":[\"A1\",7,\"\"],\"areas\":[{\"area_id\":\"f\",\"quantity\":0}],"
+        "{\"event_id\":\"no "
+        "id\",\"seat_ids\":[\"A1\",7,\"\"],\"areas\":[{\"area_id\":\"f\",\"quantity\":0}],"
         "\"source\":\"phone\",\"ttl_seconds\":0,\"customer_email\":\"nobody\",\"user_id\":5}");
     assert_problem(400, "invalid_field");
     assert_wrong_field(0, "event_id");
@@ -117,8 +120,9 @@ all_wrong_fields_are_told_at_once(void **state)
 static void
 a_body_that_is_no_json_or_no_object_is_refused(void **state)
 {
-    static const char *const malformed[] = { "", " ", "{", "{} x", "{\"a\":1,\"a\":2}", "\xef\xbb\xbf{}",
-                                             "{'a':1}", "{\"a\":01}" };
+    static const char *const malformed[] = {
+        "", " ", "{", "{} x", "{\"a\":1,\"a\":2}", "\xef\xbb\xbf{}", "{'a':1}", "{\"a\":01}"
+    };
     (void)state;
     for (size_t i = 0; i < sizeof(malformed) / sizeof(malformed[0]); i++) {
         ask(HTTP_METHOD_POST, "/api/holds", malformed[i]);
@@ -190,7 +194,8 @@ a_cart_token_counts_characters_and_has_no_controls(void **state)
     assert_wrong_field(0, "cart_token");
 }
 
-/* --- who ---------------------------------------------------------------------------------------- */
+/* --- who ----------------------------------------------------------------------------------------
+ */
 
 static void
 a_user_may_name_itself_and_nobody_else(void **state)
@@ -212,7 +217,8 @@ an_agent_acts_for_others_and_chooses_the_time(void **state)
     (void)state;
     as("agent-1", ROLE_AGENT);
     ask(HTTP_METHOD_POST, "/api/holds",
-        "{\"event_id\":\"e1\",\"seat_ids\":[\"A1\"],\"cart_token\":\"c\",\"user_id\":\"u2\",\"ttl_seconds\":60}");
+        "{\"event_id\":\"e1\",\"seat_ids\":[\"A1\"],\"cart_token\":\"c\",\"user_id\":\"u2\",\"ttl_"
+        "seconds\":60}");
     assert_true(fx.op->privileged);
     assert_true(slice_is(fx.op->user, "u2") && slice_is(fx.op->actor, "agent-1"));
     assert_int_equal(fx.op->seconds, 60);
@@ -244,7 +250,8 @@ a_time_beyond_max_hold_is_refused_where_the_event_is_known(void **state)
     assert_wrong_field(0, "ttl_seconds");
 }
 
-/* --- changes of holds ------------------------------------------------------------------------------ */
+/* --- changes of holds
+ * ------------------------------------------------------------------------------ */
 
 static void
 a_patch_needs_a_change_and_no_seat_both_ways(void **state)
@@ -308,7 +315,8 @@ a_clients_reason_goes_to_the_notes(void **state)
     drop_op();
 }
 
-/* --- from outcome to answer ------------------------------------------------------------------------- */
+/* --- from outcome to answer
+ * ------------------------------------------------------------------------- */
 
 static void
 a_refusal_names_each_seat_and_who_knew(void **state)
@@ -380,7 +388,8 @@ a_new_hold_is_201_with_its_place_the_same_again_200(void **state)
     assert_false(has_header("Location"));
 }
 
-/* --- Idempotency-Key ------------------------------------------------------------------------------------ */
+/* --- Idempotency-Key
+ * ------------------------------------------------------------------------------------ */
 
 static void
 ask_keyed(const char *target, const char *body, const char *key)

@@ -44,7 +44,8 @@ read_records(const char *bytes, size_t len)
     return out;
 }
 
-#define EXPECT_RECORDS(text, records) assert_string_equal(read_records(text, sizeof(text) - 1), records)
+#define EXPECT_RECORDS(text, records)                                                              \
+    assert_string_equal(read_records(text, sizeof(text) - 1), records)
 
 static void
 fields_and_lines_are_cut(void **state)
@@ -57,7 +58,9 @@ fields_and_lines_are_cut(void **state)
     EXPECT_RECORDS("a,", "a|");
     EXPECT_RECORDS("", "");
     EXPECT_RECORDS("\n\r\n\na\n\n", "a");
-    EXPECT_RECORDS("\xEF\xBB\xBF" "a,b", "a|b");
+    EXPECT_RECORDS("\xEF\xBB\xBF"
+                   "a,b",
+                   "a|b");
     EXPECT_RECORDS(" a , b ", " a | b ");
 }
 
@@ -100,9 +103,18 @@ static void
 only_utf8_is_text(void **state)
 {
     (void)state;
-    static const char *const good[] = { "", "abc", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\xAB", "\xED\x9F\xBF" };
-    static const char *const bad[] = { "\x80", "\xC3", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
-                                       "\xF5\x80\x80\x80", "\xFF", "a\xE2\x82" };
+    static const char *const good[] = {
+        "", "abc", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x8E\xAB", "\xED\x9F\xBF"
+    };
+    static const char *const bad[] = { "\x80",
+                                       "\xC3",
+                                       "\xC0\x80",
+                                       "\xE0\x80\x80",
+                                       "\xED\xA0\x80",
+                                       "\xF4\x90\x80\x80",
+                                       "\xF5\x80\x80\x80",
+                                       "\xFF",
+                                       "a\xE2\x82" };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         assert_true(csv_text_is_valid(slice_of(good[i])));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -144,7 +156,8 @@ columns_come_in_any_order_and_optional_ones_may_be_empty(void **state)
     assert_int_equal(errors.count, 0);
     assert_int_equal(read_seats("seat_id,section,row,number,type,price,x,y,attributes\n"
                                 "A1,x,1,1,,,,,\n"
-                                "A2,x,1,2,vip,100,-1.5,2e1,\"{\"\"a\"\":1}\"\n"), 2);
+                                "A2,x,1,2,vip,100,-1.5,2e1,\"{\"\"a\"\":1}\"\n"),
+                     2);
     assert_int_equal(errors.count, 0);
 }
 
@@ -166,15 +179,15 @@ every_wrong_value_is_told_with_its_line(void **state)
 {
     (void)state;
     read_seats("seat_id,section,row,number,price,x,attributes\n"
-               "A 1,x,1,1,,,\n"        /* 2 */
-               "A2,,1,1,,,\n"          /* 3 */
+               "A 1,x,1,1,,,\n"         /* 2 */
+               "A2,,1,1,,,\n"           /* 3 */
                "A3,\"a\nb\",1,1,-5,,\n" /* 4 and 5 */
-               "A4,x,1,1,5.5,,\n"      /* 6 */
-               "A5,x,1,1,,nan,\n"      /* 7 */
-               "A6,x,1,1,,1.2.3,[]\n"  /* 8 */
-               "A7,x,1\n"              /* 9 */
-               "A8,x,1,1,,,{\n"        /* 10 */
-               "A9,x,\xFF,1,,,\n");    /* 11 */
+               "A4,x,1,1,5.5,,\n"       /* 6 */
+               "A5,x,1,1,,nan,\n"       /* 7 */
+               "A6,x,1,1,,1.2.3,[]\n"   /* 8 */
+               "A7,x,1\n"               /* 9 */
+               "A8,x,1,1,,,{\n"         /* 10 */
+               "A9,x,\xFF,1,,,\n");     /* 11 */
     assert_int_equal(errors.count, 10);
     expect_error(0, 2, "seat_id", "is not 1-64 characters of [A-Za-z0-9._-]");
     expect_error(1, 3, "section", "is missing");

@@ -49,11 +49,25 @@ texts_without_escapes_stay_where_they_are(void **state)
 static void
 whole_numbers_are_whole_however_they_are_written(void **state)
 {
-    static const struct { const char *text; bool is_whole; int64_t value; } cases[] = {
-        { "0", true, 0 }, { "-0", true, 0 }, { "12", true, 12 }, { "-7", true, -7 }, { "7.0", true, 7 },
-        { "70e-1", true, 7 }, { "7e0", true, 7 }, { "9007199254740991", true, INT64_C(9007199254740991) },
-        { "7.5", false, 0 }, { "1e400", false, 0 }, { "9007199254740993", false, 0 }, { "\"7\"", false, 0 },
-        { "true", false, 0 }, { "123456789012345678901234567890", false, 0 },
+    static const struct {
+        const char *text;
+        bool is_whole;
+        int64_t value;
+    } cases[] = {
+        { "0", true, 0 },
+        { "-0", true, 0 },
+        { "12", true, 12 },
+        { "-7", true, -7 },
+        { "7.0", true, 7 },
+        { "70e-1", true, 7 },
+        { "7e0", true, 7 },
+        { "9007199254740991", true, INT64_C(9007199254740991) },
+        { "7.5", false, 0 },
+        { "1e400", false, 0 },
+        { "9007199254740993", false, 0 },
+        { "\"7\"", false, 0 },
+        { "true", false, 0 },
+        { "123456789012345678901234567890", false, 0 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -112,7 +126,9 @@ compare(struct json_value value, const struct cJSON *item)
     } else if (cJSON_IsNumber(item)) {
         assert_int_equal(value.kind, JSON_NUMBER);
     } else {
-        assert_int_equal(value.kind, cJSON_IsTrue(item) ? JSON_TRUE : cJSON_IsFalse(item) ? JSON_FALSE : JSON_NULL);
+        assert_int_equal(value.kind, cJSON_IsTrue(item)    ? JSON_TRUE
+                                     : cJSON_IsFalse(item) ? JSON_FALSE
+                                                           : JSON_NULL);
     }
 }
 
@@ -120,13 +136,23 @@ compare(struct json_value value, const struct cJSON *item)
 static size_t
 random_text(char *out, size_t room, int depth)
 {
-    static const char *const scalars[] = { "1", "-2.5e3", "true", "false", "null", "\"\"", "\"a b\"", "\"\\\"\\\\\\n\"",
-                                           "\"\\u00fc\\ud83d\\ude00\"", "\"]},{\"", "\"\xc3\xbc\"" };
+    static const char *const scalars[] = { "1",
+                                           "-2.5e3",
+                                           "true",
+                                           "false",
+                                           "null",
+                                           "\"\"",
+                                           "\"a b\"",
+                                           "\"\\\"\\\\\\n\"",
+                                           "\"\\u00fc\\ud83d\\ude00\"",
+                                           "\"]},{\"",
+                                           "\"\xc3\xbc\"" };
     size_t len = 0;
     int kind = rand() % (depth > 4 ? 1 : 3);
 
     if (kind == 0)
-        return (size_t)snprintf(out, room, "%s", scalars[(size_t)rand() % (sizeof(scalars) / sizeof(scalars[0]))]);
+        return (size_t)snprintf(out, room, "%s",
+                                scalars[(size_t)rand() % (sizeof(scalars) / sizeof(scalars[0]))]);
     len += (size_t)snprintf(out, room, kind == 1 ? "[ " : "{");
     int count = rand() % 4;
     for (int i = 0; i < count; i++) {

@@ -57,9 +57,17 @@ segments_are_decoded_one_by_one(void **state)
 static void
 paths_are_taken_to_the_letter(void **state)
 {
-    static const char *const none[] = { "", "x", "/api", "/api/holds/", "//api/holds", "/api//holds",
-                                        "/API/holds", "/api/events//seats", "/health/x",
-                                        "/api/holds/1/2/3/4/5/6/7/8/9", "*" };
+    static const char *const none[] = { "",
+                                        "x",
+                                        "/api",
+                                        "/api/holds/",
+                                        "//api/holds",
+                                        "/api//holds",
+                                        "/API/holds",
+                                        "/api/events//seats",
+                                        "/health/x",
+                                        "/api/holds/1/2/3/4/5/6/7/8/9",
+                                        "*" };
     (void)state;
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         assert_string_equal(route_name(HTTP_METHOD_GET, none[i]), "");
@@ -72,8 +80,8 @@ a_wrong_method_learns_which_are_right(void **state)
 {
     (void)state;
     assert_string_equal(route_name(HTTP_METHOD_PUT, "/api/holds"), "");
-    assert_int_equal(match.allow, 1u << HTTP_METHOD_GET | 1u << HTTP_METHOD_HEAD |
-                                      1u << HTTP_METHOD_POST);
+    assert_int_equal(match.allow,
+                     1u << HTTP_METHOD_GET | 1u << HTTP_METHOD_HEAD | 1u << HTTP_METHOD_POST);
 }
 
 /* --- openapi.json ----------------------------------------------------------------------- */
@@ -149,8 +157,10 @@ openapi_describes_nothing_else(void **state)
 
     (void)state;
     assert_string_equal(cJSON_GetObjectItemCaseSensitive(tree, "openapi")->valuestring, "3.1.0");
-    cJSON_ArrayForEach(path, cJSON_GetObjectItemCaseSensitive(tree, "paths")) {
-        cJSON_ArrayForEach(operation, path) {
+    cJSON_ArrayForEach(path, cJSON_GetObjectItemCaseSensitive(tree, "paths"))
+    {
+        cJSON_ArrayForEach(operation, path)
+        {
             if (!routes_have(path->string, operation->string))
                 fail_msg("%s %s is described, but no route", operation->string, path->string);
         }
@@ -175,8 +185,8 @@ openapi_knows_every_code_of_a_problem(void **state)
         bool is_there = false;
         if (status_http((enum hf_status)status) < 400)
             continue;
-        cJSON_ArrayForEach(code, codes)
-            is_there = is_there || strcmp(code->valuestring, status_code((enum hf_status)status)) == 0;
+        cJSON_ArrayForEach(code, codes) is_there =
+            is_there || strcmp(code->valuestring, status_code((enum hf_status)status)) == 0;
         if (!is_there)
             fail_msg("%s is not described", status_code((enum hf_status)status));
     }

@@ -9,19 +9,19 @@
 #include "audit_internal.h"
 #include "fake_rows.h"
 
-#define ENTRY_COLUMNS                                                                             \
-    "org:text event:text seat:text version:int8 action:text hold:uuid user:text at:time "         \
+#define ENTRY_COLUMNS                                                                              \
+    "org:text event:text seat:text version:int8 action:text hold:uuid user:text at:time "          \
     "until:time reason:text id:int8"
-#define SEAT_COLUMNS                                                                              \
+#define SEAT_COLUMNS                                                                               \
     "org:text event:text seat:text version:int8 status:text hold:uuid user:text until:time"
 #define LINE_COLUMNS "org:text event:text seat:text hold:uuid user:text status:text until:time"
 
-#define H1 "01890000-0000-7000-8000-000000000001"
-#define H2 "01890000-0000-7000-8000-000000000002"
+#define H1           "01890000-0000-7000-8000-000000000001"
+#define H2           "01890000-0000-7000-8000-000000000002"
 
 /* One seat's rows: what is told, and how seats and seat_holds stand at the end. */
 struct tale {
-    struct pg_result    *entries, *seats, *lines;
+    struct pg_result *entries, *seats, *lines;
     struct audit_report *report;
 };
 
@@ -50,8 +50,8 @@ tear_down(void **state)
 }
 
 static void
-entry(struct tale *tale, const char *version, const char *action, const char *hold, const char *user,
-      const char *at, const char *until, const char *reason)
+entry(struct tale *tale, const char *version, const char *action, const char *hold,
+      const char *user, const char *at, const char *until, const char *reason)
 {
     rows_add(tale->entries, "o", "e", "s", version, action, hold, user, at, until, reason, "1");
 }
@@ -111,7 +111,8 @@ expect_good(struct tale *tale)
 {
     tell(tale);
     if (tale->report->violation_count > 0)
-        print_message("%s: %s\n", tale->report->violations[0].kind, tale->report->violations[0].detail);
+        print_message("%s: %s\n", tale->report->violations[0].kind,
+                      tale->report->violations[0].detail);
     assert_int_equal(tale->report->violation_count, 0);
 }
 

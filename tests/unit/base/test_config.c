@@ -20,9 +20,9 @@
 #define WORDS_MAX 16
 
 static struct config config;
-static char          error[CONFIG_ERROR_BYTES];
-static char         *words[WORDS_MAX + 1]; /* the argv of the last load */
-static int           rest;
+static char error[CONFIG_ERROR_BYTES];
+static char *words[WORDS_MAX + 1]; /* the argv of the last load */
+static int rest;
 
 /* ---- scaffolding: an empty folder, an empty environment ---- */
 
@@ -505,8 +505,8 @@ help_names_every_setting_with_default_and_meaning(void **state)
     char *text = written(config_write_help);
 
     (void)state;
-#define CONFIG(name, kind, fallback, least, most, help) \
-    assert_non_null(strstr(text, "--" #name " "));      \
+#define CONFIG(name, kind, fallback, least, most, help)                                            \
+    assert_non_null(strstr(text, "--" #name " "));                                                 \
     assert_non_null(strstr(text, help));
 #include "holdfast/config.def"
 #undef CONFIG
@@ -538,13 +538,13 @@ conf_file_says_what_config_def_says(void **state)
     const char *rows = strstr(text, "\n\n");
 
     (void)state;
-#define CONFIG(name, kind, fallback, least, most, help)                                    \
-    {                                                                                      \
-        const char *bounds[] = { least, most };                                            \
-        buf_printf(&expected, "\n# %s\n# %s", help, #kind);                                \
-        if (bounds[0] != NULL)                                                             \
-            buf_printf(&expected, ", %s to %s", bounds[0], bounds[1]);                     \
-        buf_printf(&expected, "\n#%s =%s%s\n", #name, *(fallback) != '\0' ? " " : "", fallback); \
+#define CONFIG(name, kind, fallback, least, most, help)                                            \
+    {                                                                                              \
+        const char *bounds[] = { least, most };                                                    \
+        buf_printf(&expected, "\n# %s\n# %s", help, #kind);                                        \
+        if (bounds[0] != NULL)                                                                     \
+            buf_printf(&expected, ", %s to %s", bounds[0], bounds[1]);                             \
+        buf_printf(&expected, "\n#%s =%s%s\n", #name, *(fallback) != '\0' ? " " : "", fallback);   \
     }
 #include "holdfast/config.def"
 #undef CONFIG

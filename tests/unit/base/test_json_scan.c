@@ -78,8 +78,8 @@ scan_tells_what_is_wrong_and_where(void **state)
 static void
 scan_refuses_what_is_not_a_number_of_the_grammar(void **state)
 {
-    static const char *const bad[] = { "01", "-", "+1", ".5", "1.", "1e", "1e+", "0x1", "-01",
-                                       "NaN", "Infinity", "1_000" };
+    static const char *const bad[] = { "01",  "-",   "+1",  ".5",  "1.",       "1e",
+                                       "1e+", "0x1", "-01", "NaN", "Infinity", "1_000" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -101,9 +101,9 @@ scan_refuses_bytes_that_are_not_utf8(void **state)
         "\"\xE2\x82\"",         /* cut */
         "\"\xE2\x82",           /* cut at the end of the text */
     };
-    static const char *const good[] = { "\"\xC2\x80\"", "\"\xE0\xA0\x80\"", "\"\xED\x9F\xBF\"",
-                                        "\"\xEE\x80\x80\"", "\"\xF0\x90\x80\x80\"",
-                                        "\"\xF4\x8F\xBF\xBF\"" };
+    static const char *const good[] = { "\"\xC2\x80\"",         "\"\xE0\xA0\x80\"",
+                                        "\"\xED\x9F\xBF\"",     "\"\xEE\x80\x80\"",
+                                        "\"\xF0\x90\x80\x80\"", "\"\xF4\x8F\xBF\xBF\"" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -128,8 +128,8 @@ scan_refuses_nul_in_every_form(void **state)
 static void
 scan_refuses_half_a_surrogate_pair(void **state)
 {
-    static const char *const bad[] = { "\"\\ud834\"", "\"\\udd1e\"", "\"\\ud834\\ud834\"",
-                                       "\"\\ud834\\n\"", "\"\\ud834x\"", "\"\\ud834\\u12\"",
+    static const char *const bad[] = { "\"\\ud834\"",       "\"\\udd1e\"",  "\"\\ud834\\ud834\"",
+                                       "\"\\ud834\\n\"",    "\"\\ud834x\"", "\"\\ud834\\u12\"",
                                        "\"\\udd1e\\ud834\"" };
 
     (void)state;
@@ -221,7 +221,8 @@ scan_goes_as_deep_as_allowed_and_no_deeper(void **state)
 static void
 scan_survives_every_cut_of_a_text(void **state)
 {
-    static const char text[] = "{\"a\\u00e9\":[-1.5e+3,true,null,\"\\ud834\\udd1e\xF0\x9D\x84\x9E\"]}";
+    static const char text[] =
+        "{\"a\\u00e9\":[-1.5e+3,true,null,\"\\ud834\\udd1e\xF0\x9D\x84\x9E\"]}";
     struct json_error error;
 
     (void)state;
@@ -251,9 +252,9 @@ corpus_folder(void)
 static char *
 read_file(const char *folder, const char *name, size_t *len)
 {
-    char  path[PATH_MAX + 256];
+    char path[PATH_MAX + 256];
     char *bytes;
-    long  size;
+    long size;
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -286,10 +287,10 @@ static int
 judge_file(const char *folder, const char *name)
 {
     struct json_error error;
-    size_t            len;
-    char             *bytes = read_file(folder, name, &len);
-    bool              accepted = json_scan((struct slice){ bytes, len }, &error);
-    bool              wrong;
+    size_t len;
+    char *bytes = read_file(folder, name, &len);
+    bool accepted = json_scan((struct slice){ bytes, len }, &error);
+    bool wrong;
 
     free(bytes);
     if (name[0] == 'y')
@@ -304,14 +305,15 @@ judge_file(const char *folder, const char *name)
 static void
 scan_judges_every_file_of_json_test_suite_right(void **state)
 {
-    const char    *folder = corpus_folder();
-    DIR           *dir = opendir(folder);
+    const char *folder = corpus_folder();
+    DIR *dir = opendir(folder);
     struct dirent *entry;
-    int            files = 0, wrong = 0;
+    int files = 0, wrong = 0;
 
     (void)state;
     if (dir == NULL) {
-        print_message("JSONTestSuite is not at %s (set HOLDFAST_CORPORA): nothing judged\n", folder);
+        print_message("JSONTestSuite is not at %s (set HOLDFAST_CORPORA): nothing judged\n",
+                      folder);
         skip();
     }
     while ((entry = readdir(dir)) != NULL) {

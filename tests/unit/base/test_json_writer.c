@@ -16,7 +16,7 @@
 #include "dies.h"
 #include "holdfast/json.h"
 
-static struct buf         out;
+static struct buf out;
 static struct json_writer w;
 
 static int
@@ -181,14 +181,14 @@ bad_utf8_is_replaced(void **state)
     (void)state;
     ASSERT_TEXT("a\x80z", "a" BAD "z");
     ASSERT_TEXT("\xff\xfe", BAD BAD);
-    ASSERT_TEXT("\xc0\xaf", BAD BAD);             /* overlong */
-    ASSERT_TEXT("\xe0\x80\xaf", BAD BAD BAD);     /* overlong */
-    ASSERT_TEXT("\xed\xa0\x80", BAD BAD BAD);     /* a surrogate */
+    ASSERT_TEXT("\xc0\xaf", BAD BAD);                 /* overlong */
+    ASSERT_TEXT("\xe0\x80\xaf", BAD BAD BAD);         /* overlong */
+    ASSERT_TEXT("\xed\xa0\x80", BAD BAD BAD);         /* a surrogate */
     ASSERT_TEXT("\xf4\x90\x80\x80", BAD BAD BAD BAD); /* beyond U+10FFFF */
     ASSERT_TEXT("\xf5\x80", BAD BAD);
-    ASSERT_TEXT("\xe2\x82", BAD);                 /* cut off at the end: one start, replaced once */
+    ASSERT_TEXT("\xe2\x82", BAD); /* cut off at the end: one start, replaced once */
     ASSERT_TEXT("\xf0\x9f\x8e", BAD);
-    ASSERT_TEXT("\xe2\x82\"", BAD "\\\"");        /* cut off by something else */
+    ASSERT_TEXT("\xe2\x82\"", BAD "\\\""); /* cut off by something else */
     ASSERT_TEXT("\xc3\xc3\xa9", BAD "\xc3\xa9");
 }
 

@@ -176,7 +176,7 @@ wait_ends_at_its_timeout(void **state)
 
 struct mailbox {
     pthread_cond_t cond;
-    bool           full; /* guarded by queue */
+    bool full; /* guarded by queue */
 };
 
 static void *

@@ -22,9 +22,9 @@
 #define LINES_PER_THREAD 50
 #define LONG_TEXT_BYTES  9000 /* more than a pipe takes in one piece */
 
-static int        stderr_saved;
-static int        reading_end;
-static pthread_t  reader;
+static int stderr_saved;
+static int reading_end;
+static pthread_t reader;
 static struct buf captured; /* the reader's until capture_end has joined it */
 
 static void *

@@ -16,9 +16,9 @@
 
 #include "holdfast/metrics.h"
 
-#define THREADS          24 /* more than there are stripes */
-#define ADDS_PER_THREAD  1000
-#define ROUTES_TOO_MANY  4000
+#define THREADS         24 /* more than there are stripes */
+#define ADDS_PER_THREAD 1000
+#define ROUTES_TOO_MANY 4000
 
 static struct buf out;
 
@@ -167,8 +167,8 @@ labels_of_a_histogram_stand_beside_le(void **state)
     (void)state;
     metric_observe(METRIC_QUEUE_SECONDS, 200);
     scrape();
-    assert_true(value_in_last_scrape(
-                    "holdfast_stage_seconds_bucket{stage=\"queue\",le=\"0.0002\"}") == 1);
+    assert_true(
+        value_in_last_scrape("holdfast_stage_seconds_bucket{stage=\"queue\",le=\"0.0002\"}") == 1);
     assert_true(value_in_last_scrape("holdfast_stage_seconds_sum{stage=\"queue\"}") == 0.0002);
 }
 

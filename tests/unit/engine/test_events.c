@@ -30,7 +30,9 @@ tear_down(void **state)
 static void
 learn(struct events *events, const char *event, int64_t version, int64_t read_at)
 {
-    struct event_info info = { .version = version, .status = EVENT_ON_SALE, .read_at = { read_at } };
+    struct event_info info = { .version = version,
+                               .status = EVENT_ON_SALE,
+                               .read_at = { read_at } };
     events_learn(events, org, slice_of(event), &info);
 }
 

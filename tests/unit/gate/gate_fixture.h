@@ -37,14 +37,14 @@ gate_config(void)
 static inline cJSON *
 jws_corpus(void)
 {
-    const char       *root = getenv("HOLDFAST_CORPORA");
-    char              path[PATH_MAX];
-    struct buf        text = { 0 };
-    char              chunk[65536];
-    size_t            len;
+    const char *root = getenv("HOLDFAST_CORPORA");
+    char path[PATH_MAX];
+    struct buf text = { 0 };
+    char chunk[65536];
+    size_t len;
     struct json_error error = { 0, "" };
-    cJSON            *tree;
-    FILE             *file;
+    cJSON *tree;
+    FILE *file;
 
     snprintf(path, sizeof(path), "%s/jws/json_web_signature_test.json",
              root != NULL ? root : HOLDFAST_CORPORA);

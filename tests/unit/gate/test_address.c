@@ -16,7 +16,7 @@ static void
 assert_reads(const char *text, const char *canonical)
 {
     struct address address;
-    char           written[ADDRESS_TEXT_BYTES];
+    char written[ADDRESS_TEXT_BYTES];
 
     if (!address_parse(slice_of(text), &address))
         fail_msg("%s is refused", text);
@@ -43,10 +43,26 @@ static void
 what_is_no_address_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "",           "unknown",      "_hidden",       "192.0.2",     "192.0.2.256",
-        "192.0.2.1.", "192.0.2.1:",   "192.0.2.1:x",   "1.2.3.4:123456", "[::1",
-        "[::1]x",     "[::1]:",       "[192.0.2.1]",   "::1::",       "0x7f.1",
-        "127.1",      "192.0.2.1 ",   "192.0.2.1/24",  "[]",          ":",
+        "",
+        "unknown",
+        "_hidden",
+        "192.0.2",
+        "192.0.2.256",
+        "192.0.2.1.",
+        "192.0.2.1:",
+        "192.0.2.1:x",
+        "1.2.3.4:123456",
+        "[::1",
+        "[::1]x",
+        "[::1]:",
+        "[192.0.2.1]",
+        "::1::",
+        "0x7f.1",
+        "127.1",
+        "192.0.2.1 ",
+        "192.0.2.1/24",
+        "[]",
+        ":",
         "::ffff:192.0.2.1:80000000000000000000000000000000000000000000",
     };
     struct address address;
@@ -82,7 +98,7 @@ static void
 assert_client(const char *proxies, const char *peer, const char *forwarded_for,
               const char *expected)
 {
-    char               error[256], client[ADDRESS_TEXT_BYTES];
+    char error[256], client[ADDRESS_TEXT_BYTES];
     struct proxy_list *list = proxy_list_new(proxies, error, sizeof(error));
 
     assert_non_null(list);

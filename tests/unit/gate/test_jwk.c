@@ -16,8 +16,8 @@
 static enum jwk_outcome
 outcome_of(const char *text, struct jws_key *key)
 {
-    const char      *reason = NULL;
-    cJSON           *jwk = cJSON_Parse(text);
+    const char *reason = NULL;
+    cJSON *jwk = cJSON_Parse(text);
     enum jwk_outcome outcome;
 
     assert_non_null(jwk);
@@ -34,7 +34,7 @@ outcome_of(const char *text, struct jws_key *key)
 static void
 assert_outcome(enum jwk_outcome expected, const char *text)
 {
-    struct jws_key   key;
+    struct jws_key key;
     enum jwk_outcome outcome = outcome_of(text, &key);
 
     if (outcome != expected)
@@ -58,7 +58,8 @@ a_secret_needs_32_bytes(void **state)
     assert_int_equal(key.secret_len, 32);
     assert_string_equal(key.kid, "k1");
     jws_key_fini(&key);
-    assert_outcome(JWK_BROKEN, "{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHg\"}");
+    assert_outcome(JWK_BROKEN,
+                   "{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHg\"}");
     assert_outcome(JWK_BROKEN, "{\"kty\":\"oct\",\"k\":\"\"}");
     assert_outcome(JWK_BROKEN, "{\"kty\":\"oct\"}");
     assert_outcome(JWK_BROKEN, "{\"kty\":\"oct\",\"k\":\"" SECRET_32 "=\"}");
@@ -72,7 +73,8 @@ a_key_of_another_algorithm_is_passed_over(void **state)
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"alg\":\"HS512\",\"k\":\"" SECRET_32 "\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"alg\":\"RS256\",\"k\":\"" SECRET_32 "\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"alg\":null,\"k\":\"" SECRET_32 "\"}");
-    assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"RSA\",\"alg\":\"PS256\",\"n\":\"AQAB\",\"e\":\"AQAB\"}");
+    assert_outcome(JWK_PASSED_OVER,
+                   "{\"kty\":\"RSA\",\"alg\":\"PS256\",\"n\":\"AQAB\",\"e\":\"AQAB\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"EC\",\"crv\":\"P-384\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"EC\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"OKP\",\"crv\":\"X25519\"}");
@@ -88,11 +90,13 @@ a_key_that_may_not_verify_is_passed_over(void **state)
     assert_outcome(JWK_TAKEN, "{\"kty\":\"oct\",\"use\":\"sig\",\"k\":\"" SECRET_32 "\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"use\":\"enc\",\"k\":\"" SECRET_32 "\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"use\":1,\"k\":\"" SECRET_32 "\"}");
-    assert_outcome(JWK_TAKEN, "{\"kty\":\"oct\",\"key_ops\":[\"sign\",\"verify\"],\"k\":\"" SECRET_32
-                              "\"}");
-    assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"key_ops\":[\"sign\"],\"k\":\"" SECRET_32 "\"}");
+    assert_outcome(JWK_TAKEN,
+                   "{\"kty\":\"oct\",\"key_ops\":[\"sign\",\"verify\"],\"k\":\"" SECRET_32 "\"}");
+    assert_outcome(JWK_PASSED_OVER,
+                   "{\"kty\":\"oct\",\"key_ops\":[\"sign\"],\"k\":\"" SECRET_32 "\"}");
     assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"key_ops\":[],\"k\":\"" SECRET_32 "\"}");
-    assert_outcome(JWK_PASSED_OVER, "{\"kty\":\"oct\",\"key_ops\":\"verify\",\"k\":\"" SECRET_32 "\"}");
+    assert_outcome(JWK_PASSED_OVER,
+                   "{\"kty\":\"oct\",\"key_ops\":\"verify\",\"k\":\"" SECRET_32 "\"}");
 }
 
 /* A modulus of `bits` bits, all set, in base64url; bits is a multiple of 24. */

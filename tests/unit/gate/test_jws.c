@@ -36,7 +36,7 @@ is_one_of(int id, const int *ids, size_t count)
 static bool
 expected_of(const cJSON *test, bool taken)
 {
-    int  id = member(test, "tcId")->valueint;
+    int id = member(test, "tcId")->valueint;
     bool valid = strcmp(member(test, "result")->valuestring, "valid") == 0;
 
     if (is_one_of(id, same_as_a_valid_one, 2))
@@ -66,12 +66,13 @@ static int
 judge_group(const cJSON *group, int *accepted)
 {
     struct jws_key key;
-    const char    *reason;
-    bool           taken = jwk_read(key_of_group(group), &key, &reason) == JWK_TAKEN;
-    const cJSON   *test;
-    int            wrong = 0;
+    const char *reason;
+    bool taken = jwk_read(key_of_group(group), &key, &reason) == JWK_TAKEN;
+    const cJSON *test;
+    int wrong = 0;
 
-    cJSON_ArrayForEach(test, member(group, "tests")) {
+    cJSON_ArrayForEach(test, member(group, "tests"))
+    {
         bool got = taken && accepts(&key, member(test, "jws")->valuestring);
         *accepted += got;
         if (got != expected_of(test, taken)) {
@@ -89,13 +90,12 @@ judge_group(const cJSON *group, int *accepted)
 static void
 every_vector_of_wycheproof_is_judged_right(void **state)
 {
-    cJSON       *corpus = jws_corpus();
+    cJSON *corpus = jws_corpus();
     const cJSON *group;
-    int          wrong = 0, accepted = 0;
+    int wrong = 0, accepted = 0;
 
     (void)state;
-    cJSON_ArrayForEach(group, member(corpus, "testGroups"))
-        wrong += judge_group(group, &accepted);
+    cJSON_ArrayForEach(group, member(corpus, "testGroups")) wrong += judge_group(group, &accepted);
     cJSON_Delete(corpus);
     assert_int_equal(wrong, 0);
     assert_true(accepted >= 15);
@@ -121,14 +121,14 @@ hmac_key(const char *secret, const char *kid)
 static char *
 signed_text(const struct jws_key *key, const char *header, const char *payload)
 {
-    struct buf    text = { 0 };
+    struct buf text = { 0 };
     unsigned char mac[32];
 
     base64url_append(&text, header, strlen(header));
     buf_append_char(&text, '.');
     base64url_append(&text, payload, strlen(payload));
-    assert_true(jws_hmac((struct slice){ (char *)key->secret, key->secret_len }, buf_slice(&text),
-                         mac));
+    assert_true(
+        jws_hmac((struct slice){ (char *)key->secret, key->secret_len }, buf_slice(&text), mac));
     buf_append_char(&text, '.');
     base64url_append(&text, mac, sizeof(mac));
     assert_false(text.failed);
@@ -139,7 +139,7 @@ static bool
 accepts_header(const struct jws_key *key, const char *header)
 {
     char *text = signed_text(key, header, "{}");
-    bool  accepted = accepts(key, text);
+    bool accepted = accepts(key, text);
 
     free(text);
     return accepted;
@@ -201,9 +201,9 @@ static void
 the_parts_are_exactly_three(void **state)
 {
     static const char *const bad[] = { "", ".", "..", "...", "e30.e30", "e30.e30.", "e30..e30" };
-    struct jws_key           key = hmac_key("a secret of the gate's own tests", "");
-    char                    *text = signed_text(&key, "{\"alg\":\"HS256\"}", "{}");
-    char                    *longer = malloc(strlen(text) + 8);
+    struct jws_key key = hmac_key("a secret of the gate's own tests", "");
+    char *text = signed_text(&key, "{\"alg\":\"HS256\"}", "{}");
+    char *longer = malloc(strlen(text) + 8);
 
     (void)state;
     assert_non_null(longer);
@@ -232,9 +232,9 @@ static void
 a_token_that_is_too_long_is_refused_before_it_is_read(void **state)
 {
     static struct jws jws;
-    struct jws_key    key = hmac_key("a secret of the gate's own tests", "");
-    char              payload[TOKEN_BYTES_MAX];
-    char             *text;
+    struct jws_key key = hmac_key("a secret of the gate's own tests", "");
+    char payload[TOKEN_BYTES_MAX];
+    char *text;
 
     (void)state;
     memset(payload, ' ', sizeof(payload) - 1);
@@ -252,10 +252,10 @@ ed25519_takes_the_example_of_its_rfc_and_nothing_near_it(void **state)
     char text[] = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc."
                   "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_"
                   "MuM0KAg";
-    cJSON         *jwk = cJSON_Parse("{\"kty\":\"OKP\",\"crv\":\"Ed25519\","
-                                     "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}");
+    cJSON *jwk = cJSON_Parse("{\"kty\":\"OKP\",\"crv\":\"Ed25519\","
+                             "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}");
     struct jws_key key;
-    const char    *reason;
+    const char *reason;
 
     (void)state;
     assert_int_equal(jwk_read(jwk, &key, &reason), JWK_TAKEN);
@@ -275,11 +275,11 @@ static void
 a_public_key_never_verifies_an_hmac(void **state)
 {
     static const char x[] = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
-    cJSON            *jwk = cJSON_Parse("{\"kty\":\"OKP\",\"crv\":\"Ed25519\","
-                                        "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}");
-    struct jws_key    public_key, secret = hmac_key(x, "");
-    const char       *reason;
-    char             *text = signed_text(&secret, "{\"alg\":\"HS256\"}", "{}");
+    cJSON *jwk = cJSON_Parse("{\"kty\":\"OKP\",\"crv\":\"Ed25519\","
+                             "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}");
+    struct jws_key public_key, secret = hmac_key(x, "");
+    const char *reason;
+    char *text = signed_text(&secret, "{\"alg\":\"HS256\"}", "{}");
 
     (void)state;
     assert_int_equal(jwk_read(jwk, &public_key, &reason), JWK_TAKEN);
@@ -297,7 +297,7 @@ static bool
 decodes(const char *text)
 {
     unsigned char bytes[16];
-    size_t        len;
+    size_t len;
 
     return base64url_decode(slice_of(text), bytes, sizeof(bytes), &len);
 }
@@ -313,8 +313,8 @@ base64url_has_one_spelling_for_each_text(void **state)
     assert_true(decodes("-_-_"));
     assert_false(decodes("Z"));
     assert_false(decodes("Zm9vY"));
-    assert_false(decodes("Zh"));   /* bits left over */
-    assert_false(decodes("Zm9"));  /* the same */
+    assert_false(decodes("Zh"));  /* bits left over */
+    assert_false(decodes("Zm9")); /* the same */
     assert_false(decodes("Zg=="));
     assert_false(decodes("+/+/"));
     assert_false(decodes("Zm 9v"));
@@ -326,7 +326,7 @@ static void
 base64url_reads_back_what_it_wrote(void **state)
 {
     unsigned char bytes[64], back[64];
-    size_t        len;
+    size_t len;
 
     (void)state;
     for (size_t i = 0; i < sizeof(bytes); i++)

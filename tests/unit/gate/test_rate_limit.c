@@ -69,7 +69,7 @@ static void
 sixty_requests_a_minute_pass_and_no_more(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    struct rate_result   result;
+    struct rate_result result;
 
     (void)state;
     for (int i = 0; i < 60; i++) {
@@ -84,7 +84,8 @@ sixty_requests_a_minute_pass_and_no_more(void **state)
     result = check(limiter, ALICE, RATE_GENERAL, "", 30000);
     assert_int_equal(result.status, HF_RATE_LIMITED);
     assert_int_equal(result.remaining, 0);
-    assert_int_equal(result.retry_after_s, 30); /* the first slice is forgotten 60 s after its begin */
+    assert_int_equal(result.retry_after_s,
+                     30); /* the first slice is forgotten 60 s after its begin */
     assert_int_equal(result.reset_s, 30);
     rate_limiter_free(&limiter);
     assert_null(limiter);
@@ -94,7 +95,7 @@ static void
 who_waits_as_long_as_told_passes(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    int64_t              now = 0;
+    int64_t now = 0;
 
     (void)state;
     for (int round = 0; round < 20; round++) {
@@ -112,7 +113,7 @@ static void
 no_nine_tenths_of_a_minute_see_more_than_the_limit(void **state)
 {
     enum { MINUTES = 5, STEP_MS = 150, STEPS = MINUTES * 60000 / STEP_MS };
-    static bool          passed[STEPS];
+    static bool passed[STEPS];
     struct rate_limiter *limiter = usual_limiter();
 
     (void)state;
@@ -131,7 +132,7 @@ static void
 all_that_holds_shares_twenty_a_minute_within_the_general_limit(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    struct rate_result   result;
+    struct rate_result result;
 
     (void)state;
     assert_int_equal(passes(limiter, RATE_HOLD, 20, 0), 20);
@@ -140,7 +141,8 @@ all_that_holds_shares_twenty_a_minute_within_the_general_limit(void **state)
     assert_string_equal(result.name, "holds");
     assert_int_equal(result.limit, 20);
     assert_int_equal(result.retry_after_s, 59);
-    assert_int_equal(passes(limiter, RATE_GENERAL, 41, 2000), 40); /* the refused hold counts nowhere */
+    assert_int_equal(passes(limiter, RATE_GENERAL, 41, 2000),
+                     40); /* the refused hold counts nowhere */
     result = check(limiter, ALICE, RATE_HOLD, "", 2000);
     assert_int_equal(result.status, HF_RATE_LIMITED);
     assert_string_equal(result.name, "general");
@@ -152,7 +154,7 @@ static void
 a_hold_that_passes_tells_of_the_narrower_limit(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    struct rate_result   result = check(limiter, ALICE, RATE_HOLD, "", 0);
+    struct rate_result result = check(limiter, ALICE, RATE_HOLD, "", 0);
 
     (void)state;
     assert_string_equal(result.name, "holds");
@@ -178,7 +180,7 @@ static void
 ipv6_is_counted_by_its_64(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    char                 address[64];
+    char address[64];
 
     (void)state;
     for (int i = 0; i < 60; i++) {
@@ -206,7 +208,7 @@ a_clock_reading_that_was_overtaken_does_no_harm(void **state)
 static void
 off_means_no_limit_at_all(void **state)
 {
-    struct config        config = gate_config();
+    struct config config = gate_config();
     struct rate_limiter *limiter;
 
     (void)state;
@@ -225,7 +227,7 @@ static void
 the_101st_request_in_5_s_blocks_for_an_hour(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    struct rate_result   result;
+    struct rate_result result;
 
     (void)state;
     for (int i = 0; i < 100; i++) /* refused ones count: 60 pass, 40 are over the limit */
@@ -246,7 +248,7 @@ the_101st_request_in_5_s_blocks_for_an_hour(void **state)
 static void
 a_hundred_in_each_5_s_never_block(void **state)
 {
-    struct config        config = gate_config();
+    struct config config = gate_config();
     struct rate_limiter *limiter;
 
     (void)state;
@@ -261,14 +263,15 @@ static void
 ten_maps_in_2_s_pass_and_the_eleventh_blocks(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    struct rate_result   result;
-    char                 map[16];
+    struct rate_result result;
+    char map[16];
 
     (void)state;
     for (int i = 0; i < 10; i++) {
         snprintf(map, sizeof(map), "event-%d", i);
         assert_int_equal(check(limiter, ALICE, RATE_MAP, map, i * 190).status, HF_OK);
-        assert_int_equal(check(limiter, ALICE, RATE_MAP, map, i * 190).status, HF_OK); /* the same */
+        assert_int_equal(check(limiter, ALICE, RATE_MAP, map, i * 190).status,
+                         HF_OK); /* the same */
     }
     result = check(limiter, ALICE, RATE_MAP, "event-10", 1999);
     assert_int_equal(result.status, HF_BLOCKED);
@@ -283,7 +286,7 @@ static void
 a_map_is_forgotten_after_2_s(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    char                 map[16];
+    char map[16];
 
     (void)state;
     for (int i = 0; i < 40; i++) { /* ten in any 2 s */
@@ -296,9 +299,9 @@ a_map_is_forgotten_after_2_s(void **state)
 static void
 a_map_limit_above_what_is_tracked_is_off(void **state)
 {
-    struct config        config = gate_config();
+    struct config config = gate_config();
     struct rate_limiter *limiter;
-    char                 map[16];
+    char map[16];
 
     (void)state;
     config.rate_general_per_min = config.rate_burst_per_5s = 1000000;
@@ -332,7 +335,7 @@ static void
 abuse_is_recorded_once_with_what_an_admin_needs(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    struct abuse_event   events[8];
+    struct abuse_event events[8];
 
     (void)state;
     assert_int_equal(rate_limit_recent(limiter, events, 8), 0);
@@ -361,9 +364,9 @@ static void
 the_ring_of_events_keeps_the_newest(void **state)
 {
     static struct abuse_event events[RATE_EVENTS_MAX + 8];
-    struct config             config = gate_config();
-    struct rate_limiter      *limiter;
-    char                      address[32];
+    struct config config = gate_config();
+    struct rate_limiter *limiter;
+    char address[32];
 
     (void)state;
     config.rate_general_per_min = 1;
@@ -385,7 +388,7 @@ static void
 a_flood_of_addresses_stays_within_the_table_and_refuses_nobody(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    char                 address[32];
+    char address[32];
 
     (void)state;
     for (int i = 0; i < 2 * RATE_ADDRESSES_MAX; i++) {
@@ -400,7 +403,7 @@ static void
 a_block_outlives_a_flood_of_addresses(void **state)
 {
     struct rate_limiter *limiter = usual_limiter();
-    char                 address[32];
+    char address[32];
 
     (void)state;
     passes(limiter, RATE_GENERAL, 101, 0);
@@ -418,13 +421,13 @@ a_block_outlives_a_flood_of_addresses(void **state)
 
 struct crowd {
     struct rate_limiter *limiter;
-    _Atomic int          passed;
+    _Atomic int passed;
 };
 
 static void *
 crowd_run(void *context)
 {
-    struct crowd      *crowd = context;
+    struct crowd *crowd = context;
     struct abuse_event events[4];
 
     for (int i = 0; i < 500; i++) {
@@ -440,8 +443,8 @@ static void
 many_threads_share_one_limit(void **state)
 {
     struct config config = gate_config();
-    struct crowd  crowd = { NULL, 0 };
-    pthread_t     threads[THREADS];
+    struct crowd crowd = { NULL, 0 };
+    pthread_t threads[THREADS];
 
     (void)state;
     config.rate_general_per_min = config.rate_burst_per_5s = 1000000;

@@ -25,8 +25,8 @@ static const struct token_claims alice = { "acme", "alice", ROLE_USER, NOW + 60,
 static struct token_verifier *
 verifier_of(const char *jwt_secret, const char *keys_file)
 {
-    struct config          config = gate_config();
-    char                   error[CONFIG_ERROR_BYTES] = "";
+    struct config config = gate_config();
+    char error[CONFIG_ERROR_BYTES] = "";
     struct token_verifier *verifier;
 
     config.jwt_secret = (char *)(uintptr_t)jwt_secret;
@@ -42,7 +42,7 @@ static void
 assert_no_verifier(const char *jwt_secret, const char *keys_file, const char *part_of_error)
 {
     struct config config = gate_config();
-    char          error[CONFIG_ERROR_BYTES] = "";
+    char error[CONFIG_ERROR_BYTES] = "";
 
     config.jwt_secret = (char *)(uintptr_t)jwt_secret;
     config.jwt_keys_file = (char *)(uintptr_t)keys_file;
@@ -67,8 +67,8 @@ bearer(const char *secret, const char *kid, const struct token_claims *claims)
 static char *
 bearer_of_payload(const char *payload)
 {
-    struct buf    text = { 0 };
-    struct slice  signed_part;
+    struct buf text = { 0 };
+    struct slice signed_part;
     unsigned char mac[32];
 
     buf_append_text(&text, "Bearer ");
@@ -95,10 +95,10 @@ verify(struct token_verifier *verifier, const char *header, int64_t now)
 static long
 counter(const char *name)
 {
-    struct buf  text = { 0 };
-    char        line[128];
+    struct buf text = { 0 };
+    char line[128];
     const char *at;
-    long        value = 0;
+    long value = 0;
 
     metrics_write(&text);
     snprintf(line, sizeof(line), "\nholdfast_%s ", name);
@@ -115,8 +115,8 @@ static void
 a_signed_token_tells_who_is_asking(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    struct token_claims    given = { "acme", "agent.7", ROLE_AGENT, NOW + 60, NOW - 60 }, got;
-    char                  *header = bearer(SECRET, "", &given);
+    struct token_claims given = { "acme", "agent.7", ROLE_AGENT, NOW + 60, NOW - 60 }, got;
+    char *header = bearer(SECRET, "", &given);
 
     (void)state;
     for (int i = 0; i < 2; i++) { /* new, then remembered */
@@ -141,7 +141,7 @@ every_role_comes_back(void **state)
     (void)state;
     for (enum token_role role = ROLE_USER; role <= ROLE_SERVICE; role++) {
         struct token_claims claims = alice, got;
-        char               *header;
+        char *header;
         claims.role = role;
         header = bearer(SECRET, "", &claims);
         assert_int_equal(token_verify(verifier, slice_of(header), NOW, &got), HF_OK);
@@ -155,8 +155,8 @@ static void
 a_token_lives_until_exp_and_not_before_nbf(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    struct token_claims    claims = { "acme", "alice", ROLE_USER, NOW + 60, NOW + 10 };
-    char                  *header = bearer(SECRET, "", &claims);
+    struct token_claims claims = { "acme", "alice", ROLE_USER, NOW + 60, NOW + 10 };
+    char *header = bearer(SECRET, "", &claims);
 
     (void)state;
     for (int i = 0; i < 2; i++) { /* the memory judges times as the signature's path does */
@@ -173,9 +173,9 @@ static void
 only_a_rightly_signed_token_is_called_expired(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    struct token_claims    claims = { "acme", "alice", ROLE_USER, NOW - 1, 0 };
-    char                  *right = bearer(SECRET, "", &claims);
-    char                  *wrong = bearer("another secret of the gate's own tests", "", &claims);
+    struct token_claims claims = { "acme", "alice", ROLE_USER, NOW - 1, 0 };
+    char *right = bearer(SECRET, "", &claims);
+    char *wrong = bearer("another secret of the gate's own tests", "", &claims);
 
     (void)state;
     assert_int_equal(verify(verifier, right, NOW), HF_TOKEN_EXPIRED);
@@ -190,16 +190,19 @@ static void
 claims_must_be_what_they_are_said_to_be(void **state)
 {
     static const struct {
-        const char    *payload;
+        const char *payload;
         enum hf_status status;
     } cases[] = {
         { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060}", HF_OK },
-        { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060.5,\"nbf\":0,\"iat\":1,\"x\":{}}", HF_OK },
+        { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060.5,\"nbf\":0,\"iat\":1,\"x\":{}}",
+          HF_OK },
         { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":\"service\"}", HF_OK },
-        { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":\"root\"}", HF_UNAUTHENTICATED },
+        { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":\"root\"}",
+          HF_UNAUTHENTICATED },
         { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":\"\"}", HF_UNAUTHENTICATED },
         { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":null}", HF_UNAUTHENTICATED },
-        { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":[\"user\"]}", HF_UNAUTHENTICATED },
+        { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060,\"role\":[\"user\"]}",
+          HF_UNAUTHENTICATED },
         { "{\"org\":\"o\",\"sub\":\"u\"}", HF_UNAUTHENTICATED },
         { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":\"1800000060\"}", HF_UNAUTHENTICATED },
         { "{\"org\":\"o\",\"sub\":\"u\",\"exp\":-1}", HF_UNAUTHENTICATED },
@@ -224,7 +227,7 @@ claims_must_be_what_they_are_said_to_be(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char          *header = bearer_of_payload(cases[i].payload);
+        char *header = bearer_of_payload(cases[i].payload);
         enum hf_status status = verify(verifier, header, NOW);
         if (status != cases[i].status)
             print_error("%s: %s\n", cases[i].payload, status_code(status));
@@ -238,9 +241,9 @@ static void
 the_header_is_one_bearer_token(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    char                  *header = bearer(SECRET, "", &alice);
-    char                  *other = malloc(strlen(header) + 16);
-    static char            huge[TOKEN_BYTES_MAX + 64];
+    char *header = bearer(SECRET, "", &alice);
+    char *other = malloc(strlen(header) + 16);
+    static char huge[TOKEN_BYTES_MAX + 64];
 
     (void)state;
     assert_non_null(other);
@@ -269,12 +272,13 @@ the_header_is_one_bearer_token(void **state)
 static void
 secrets_rotate_by_kid(void **state)
 {
-    struct token_verifier *verifier = verifier_of("new:" SECRET ",old:the old one: with a colon", "");
-    char                  *by_new = bearer(SECRET, "new", &alice);
-    char                  *by_old = bearer("the old one: with a colon", "old", &alice);
-    char                  *unnamed = bearer("the old one: with a colon", "", &alice);
-    char                  *misnamed = bearer(SECRET, "old", &alice);
-    char                  *unknown = bearer(SECRET, "older", &alice);
+    struct token_verifier *verifier =
+        verifier_of("new:" SECRET ",old:the old one: with a colon", "");
+    char *by_new = bearer(SECRET, "new", &alice);
+    char *by_old = bearer("the old one: with a colon", "old", &alice);
+    char *unnamed = bearer("the old one: with a colon", "", &alice);
+    char *misnamed = bearer(SECRET, "old", &alice);
+    char *unknown = bearer(SECRET, "older", &alice);
 
     (void)state;
     assert_int_equal(verify(verifier, by_new, NOW), HF_OK);
@@ -294,7 +298,7 @@ static void
 a_secret_without_kid_takes_any_kid_and_may_hold_commas(void **state)
 {
     struct token_verifier *verifier = verifier_of("one,secret,with,commas", "");
-    char                  *header = bearer("one,secret,with,commas", "whatever", &alice);
+    char *header = bearer("one,secret,with,commas", "whatever", &alice);
 
     (void)state;
     assert_int_equal(verify(verifier, header, NOW), HF_OK);
@@ -306,7 +310,7 @@ static void
 a_bad_secret_is_named_by_number_and_never_quoted(void **state)
 {
     struct config config = gate_config();
-    char          error[CONFIG_ERROR_BYTES] = "";
+    char error[CONFIG_ERROR_BYTES] = "";
 
     (void)state;
     assert_no_verifier("k1:" SECRET ",oops", "", "item 2");
@@ -322,7 +326,7 @@ static void
 without_any_key_every_token_is_refused(void **state)
 {
     struct token_verifier *verifier = verifier_of("", "");
-    char                  *header = bearer("", "", &alice);
+    char *header = bearer("", "", &alice);
 
     (void)state;
     assert_int_equal(verify(verifier, header, NOW), HF_UNAUTHENTICATED);
@@ -335,7 +339,7 @@ static char *
 file_of(const char *text)
 {
     char *name = strdup("gate_keys_XXXXXX");
-    int   fd = mkstemp(name);
+    int fd = mkstemp(name);
 
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
@@ -352,8 +356,8 @@ a_key_set_passes_over_what_is_not_for_us(void **state)
                          "{\"kty\":\"oct\",\"kid\":\"k2\","
                          "\"k\":\"YSBzZWNyZXQgb2YgdGhlIGdhdGUncyBvd24gdGVzdHM\"}]}");
     struct token_verifier *verifier = verifier_of("k1:another secret of the gate's tests", name);
-    char                  *from_file = bearer(SECRET, "k2", &alice);
-    char                  *from_text = bearer("another secret of the gate's tests", "k1", &alice);
+    char *from_file = bearer(SECRET, "k2", &alice);
+    char *from_text = bearer("another secret of the gate's tests", "k1", &alice);
 
     (void)state;
     assert_int_equal(verify(verifier, from_file, NOW), HF_OK);
@@ -372,7 +376,8 @@ a_bad_key_set_is_an_error_that_names_the_key(void **state)
         const char *text;
         const char *part_of_error;
     } cases[] = {
-        { "{\"keys\":[{\"kty\":\"XYZ\"},{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\"}]}", "key 2" },
+        { "{\"keys\":[{\"kty\":\"XYZ\"},{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\"}]}",
+          "key 2" },
         { "{\"keys\":{}}", "no array" },
         { "{}", "no array" },
         { "[]", "no array" },
@@ -393,7 +398,7 @@ a_bad_key_set_is_an_error_that_names_the_key(void **state)
 static void
 too_many_keys_are_an_error(void **state)
 {
-    char  text[TOKEN_KEYS_MAX * 8 + 16];
+    char text[TOKEN_KEYS_MAX * 8 + 16];
     char *at = text;
 
     (void)state;
@@ -410,7 +415,7 @@ a_public_key_of_a_set_verifies(void **state)
                          "\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","
                          "\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}]}");
     struct token_verifier *verifier = verifier_of("", name);
-    long                   verified = counter("tokens_verified_total");
+    long verified = counter("tokens_verified_total");
 
     (void)state;
     /* Rightly signed, but its claims have no org. */
@@ -434,11 +439,11 @@ static void
 repeating_a_token_costs_no_second_signature_check(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    char                  *good = bearer(SECRET, "", &alice);
-    char                  *bad = bearer("another secret of the gate's tests", "", &alice);
-    long                   verified = counter("tokens_verified_total");
-    long                   cached = counter("tokens_cached_total");
-    long                   refused = counter("tokens_refused_total");
+    char *good = bearer(SECRET, "", &alice);
+    char *bad = bearer("another secret of the gate's tests", "", &alice);
+    long verified = counter("tokens_verified_total");
+    long cached = counter("tokens_cached_total");
+    long refused = counter("tokens_refused_total");
 
     (void)state;
     for (int i = 0; i < 5; i++) {
@@ -457,7 +462,7 @@ static void
 a_token_that_differs_in_one_byte_is_another_token(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    char                  *header = bearer(SECRET, "", &alice);
+    char *header = bearer(SECRET, "", &alice);
 
     (void)state;
     assert_int_equal(verify(verifier, header, NOW), HF_OK);
@@ -476,7 +481,7 @@ a_token_that_differs_in_one_byte_is_another_token(void **state)
 
 struct crowd {
     struct token_verifier *verifier;
-    char                  *headers[8];
+    char *headers[8];
 };
 
 static void *
@@ -485,7 +490,7 @@ crowd_run(void *context)
     struct crowd *crowd = context;
 
     for (int i = 0; i < 2000; i++) {
-        int           at = i % 8;
+        int at = i % 8;
         enum hf_status expected = at % 2 == 0 ? HF_OK : HF_UNAUTHENTICATED;
         if (verify(crowd->verifier, crowd->headers[at], NOW) != expected)
             return context;
@@ -497,7 +502,7 @@ static void
 many_threads_may_ask_at_once(void **state)
 {
     struct crowd crowd = { .verifier = verifier_of(SECRET, "") };
-    pthread_t    threads[THREADS];
+    pthread_t threads[THREADS];
 
     (void)state;
     for (int i = 0; i < 8; i++) {
@@ -526,10 +531,10 @@ what_the_config_mints_the_config_verifies(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++) {
-        struct config          config = gate_config();
+        struct config config = gate_config();
         struct token_verifier *verifier = verifier_of(secrets[i], "");
-        struct buf             text = { 0 };
-        char                   error[CONFIG_ERROR_BYTES];
+        struct buf text = { 0 };
+        char error[CONFIG_ERROR_BYTES];
         config.jwt_secret = (char *)(uintptr_t)secrets[i];
         buf_append_text(&text, "Bearer ");
         assert_true(token_mint(&config, &alice, &text, error, sizeof(error)));
@@ -543,8 +548,8 @@ static void
 without_a_secret_nothing_is_minted(void **state)
 {
     struct config config = gate_config();
-    struct buf    text = { 0 };
-    char          error[CONFIG_ERROR_BYTES] = "";
+    struct buf text = { 0 };
+    char error[CONFIG_ERROR_BYTES] = "";
 
     (void)state;
     assert_false(token_mint(&config, &alice, &text, error, sizeof(error)));

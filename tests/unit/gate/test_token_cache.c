@@ -91,7 +91,7 @@ static void
 a_full_set_lets_go_of_a_token_that_is_over_first(void **state)
 {
     struct token_cache *cache = token_cache_new();
-    char                token[16];
+    char token[16];
 
     (void)state;
     assert_non_null(cache);
@@ -110,7 +110,7 @@ static void
 a_full_set_keeps_the_token_that_is_asked_for(void **state)
 {
     struct token_cache *cache = token_cache_new();
-    char                token[16];
+    char token[16];
 
     (void)state;
     assert_non_null(cache);
@@ -128,8 +128,8 @@ static void
 a_flood_of_tokens_stays_within_the_limit(void **state)
 {
     struct token_cache *cache = token_cache_new();
-    const int64_t       most = TOKEN_CACHE_STRIPES * TOKEN_CACHE_SETS * TOKEN_CACHE_WAYS;
-    char                token[32];
+    const int64_t most = TOKEN_CACHE_STRIPES * TOKEN_CACHE_SETS * TOKEN_CACHE_WAYS;
+    char token[32];
 
     (void)state;
     assert_non_null(cache);
@@ -146,7 +146,7 @@ static void
 a_very_long_token_is_not_kept(void **state)
 {
     struct token_cache *cache = token_cache_new();
-    static char         token[TOKEN_CACHE_TEXT_MAX + 2];
+    static char token[TOKEN_CACHE_TEXT_MAX + 2];
 
     (void)state;
     assert_non_null(cache);

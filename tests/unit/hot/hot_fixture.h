@@ -17,15 +17,15 @@
 
 #include "holdfast/hot_table.h"
 
-#define MS            INT64_C(1000)
-#define SECOND        INT64_C(1000000)
-#define HOUR          (3600 * SECOND)
-#define DAY           (24 * HOUR)
-#define LEASE_US      SECOND
-#define TOMBSTONE_US  (10 * SECOND)
-#define ERROR_US      (2 * MS)
-#define ANNA          UINT64_C(111)
-#define BERT          UINT64_C(222)
+#define MS           INT64_C(1000)
+#define SECOND       INT64_C(1000000)
+#define HOUR         (3600 * SECOND)
+#define DAY          (24 * HOUR)
+#define LEASE_US     SECOND
+#define TOMBSTONE_US (10 * SECOND)
+#define ERROR_US     (2 * MS)
+#define ANNA         UINT64_C(111)
+#define BERT         UINT64_C(222)
 
 static inline struct db_time
 db_at(int64_t us)

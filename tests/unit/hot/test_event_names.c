@@ -55,7 +55,8 @@ names_use_free_numbers_again(void **state)
         for (int i = 0; i < EVENTS; i++) {
             char text[32] = "demo";
             int bytes = 5 + snprintf(text + 5, sizeof(text) - 5, "show-%d-%d", round, i);
-            assert_true(event_names_get(&names, (struct slice){ text, (size_t)bytes }, &numbers[i]));
+            assert_true(
+                event_names_get(&names, (struct slice){ text, (size_t)bytes }, &numbers[i]));
             assert_int_equal(event_names_references(&names, numbers[i]), 1);
         }
         assert_in_range(names.numbers, EVENTS, 2 * EVENTS);

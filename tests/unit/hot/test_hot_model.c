@@ -6,40 +6,40 @@
  */
 #include "hot_fixture.h"
 
-#define SEATS    24
-#define WAITERS  400
-#define ROUNDS   200000
-#define TICK     (10 * MS)
+#define SEATS   24
+#define WAITERS 400
+#define ROUNDS  200000
+#define TICK    (10 * MS)
 
 struct model_seat {
-    bool             known;
+    bool known;
     struct seat_view view;
     struct mono_time began;
-    bool             claimed;
-    int              parked[WAITERS]; /* numbers of waiters, first come first */
-    int              parked_count;
-    bool             armed;
-    struct db_time   timer;
-    int64_t          armed_axis_us; /* what had passed in all when it was armed */
-    bool             read_open;     /* a read of this seat is under way ... */
-    uint64_t         read_count;    /* ... since this change count */
-    uint64_t         read_changes;  /* ... and this number of changes to this seat */
-    uint64_t         changes;
-    uint64_t         read_distrusts;
+    bool claimed;
+    int parked[WAITERS]; /* numbers of waiters, first come first */
+    int parked_count;
+    bool armed;
+    struct db_time timer;
+    int64_t armed_axis_us; /* what had passed in all when it was armed */
+    bool read_open;        /* a read of this seat is under way ... */
+    uint64_t read_count;   /* ... since this change count */
+    uint64_t read_changes; /* ... and this number of changes to this seat */
+    uint64_t changes;
+    uint64_t read_distrusts;
 };
 
 struct model {
     struct hot_table *table;
-    uint64_t          random;
+    uint64_t random;
     struct model_seat seats[SEATS];
-    bool              alone;
-    int64_t           distrusted_us;
-    uint64_t          distrusts;
-    int64_t           db_us;
-    int64_t           axis_us; /* the sum of all steps forward */
-    int64_t           mono_us;
+    bool alone;
+    int64_t distrusted_us;
+    uint64_t distrusts;
+    int64_t db_us;
+    int64_t axis_us; /* the sum of all steps forward */
+    int64_t mono_us;
     struct hot_waiter waiters[WAITERS];
-    bool              waiter_used[WAITERS];
+    bool waiter_used[WAITERS];
 };
 
 static struct seat_key
@@ -255,9 +255,10 @@ step_look(struct model *m, int number)
     bool refused = hot_table_refuses(m->table, &key, user, db_at(m->db_us), ERROR_US,
                                      mono_at(m->mono_us), &told);
     assert_int_equal(refused, model_refuses(m, s, user));
-    bool read = hot_table_read(m->table, &key, db_at(m->db_us), ERROR_US, mono_at(m->mono_us), &told);
-    bool expected = !s->claimed && model_trusts(m, s) &&
-                    (s->view.status != SEAT_HELD || model_held(m, s));
+    bool read =
+        hot_table_read(m->table, &key, db_at(m->db_us), ERROR_US, mono_at(m->mono_us), &told);
+    bool expected =
+        !s->claimed && model_trusts(m, s) && (s->view.status != SEAT_HELD || model_held(m, s));
     assert_int_equal(read, expected);
     assert_true(!read || views_equal(&told, &s->view));
 }
@@ -296,7 +297,8 @@ due_check(struct model *m, const struct hot_due *due)
 static void
 step_tick(struct model *m)
 {
-    int64_t step_us = random_below(&m->random, random_below(&m->random, 5) == 0 ? 30 * SECOND : SECOND);
+    int64_t step_us =
+        random_below(&m->random, random_below(&m->random, 5) == 0 ? 30 * SECOND : SECOND);
     m->mono_us += step_us;
     if (random_below(&m->random, 15) == 0) {
         m->db_us -= step_us;
@@ -418,9 +420,10 @@ a_small_table_stays_within_its_limits_whatever_comes(void **state)
         (void)snprintf(seat, sizeof(seat), "S%d", (int)random_below(&random, KEYS));
         (void)snprintf(event, sizeof(event), "show-%d", (int)random_below(&random, 10));
         struct seat_key key = { slice_of("demo"), slice_of(event), slice_of(seat) };
-        struct seat_view view = random_below(&random, 3) == 0
-                                    ? view_held(version++, ANNA, db_at(db_us + 3 * SECOND))
-                                    : view_of((enum seat_status)random_below(&random, 5), version++);
+        struct seat_view view =
+            random_below(&random, 3) == 0
+                ? view_held(version++, ANNA, db_at(db_us + 3 * SECOND))
+                : view_of((enum seat_status)random_below(&random, 5), version++);
         int own = (int)random_below(&random, OWN);
         switch (random_below(&random, 4)) {
         case 0:
@@ -428,7 +431,8 @@ a_small_table_stays_within_its_limits_whatever_comes(void **state)
             break;
         case 1:
             if (claimed[own][0] != '\0') {
-                assert_null(settle(table, claimed[own], random_below(&random, 2) == 0 ? &view : NULL));
+                assert_null(
+                    settle(table, claimed[own], random_below(&random, 2) == 0 ? &view : NULL));
                 claimed[own][0] = '\0';
             }
             break;

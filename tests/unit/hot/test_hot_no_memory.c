@@ -68,7 +68,8 @@ a_table_for_which_there_is_no_memory_is_null(void **state)
     hot_table_free(&table);
 }
 
-/* Claims and learns; all after so many allocations fail, until three claims were told so. How many were. */
+/* Claims and learns; all after so many allocations fail, until three claims were told so. How many
+ * were. */
 static int
 fail_after(long allocations)
 {

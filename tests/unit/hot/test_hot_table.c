@@ -87,9 +87,9 @@ after_a_settle_others_are_refused_and_the_same_user_claims(void **state)
 
     struct seat_key key = seat_of_show("A1");
     struct seat_view told = { 0 };
-    assert_int_equal(hot_table_claim(table, &key, BERT, true, db_at(0), ERROR_US, mono_at(0), &other,
-                                     &told),
-                     HOT_REFUSED);
+    assert_int_equal(
+        hot_table_claim(table, &key, BERT, true, db_at(0), ERROR_US, mono_at(0), &other, &told),
+        HOT_REFUSED);
     assert_int_equal(told.status, SEAT_HELD);
     assert_int_equal(told.version, 1);
     assert_int_equal(told.held_until.us, db_at(HOUR).us);
@@ -127,12 +127,12 @@ a_request_that_memory_may_not_refuse_is_claimed_or_parked(void **state)
     struct seat_view view = view_of(SEAT_SOLD, 3);
     struct hot_waiter first, second;
     learn(table, "A1", view, false);
-    assert_int_equal(hot_table_claim(table, &key, BERT, false, db_at(0), ERROR_US, mono_at(0),
-                                     &first, &view),
-                     HOT_CLAIMED);
-    assert_int_equal(hot_table_claim(table, &key, BERT, false, db_at(0), ERROR_US, mono_at(0),
-                                     &second, &view),
-                     HOT_PARKED);
+    assert_int_equal(
+        hot_table_claim(table, &key, BERT, false, db_at(0), ERROR_US, mono_at(0), &first, &view),
+        HOT_CLAIMED);
+    assert_int_equal(
+        hot_table_claim(table, &key, BERT, false, db_at(0), ERROR_US, mono_at(0), &second, &view),
+        HOT_PARKED);
     assert_int_equal(claim(table, "A1", BERT, &second), HOT_REFUSED); /* it may: it is sold */
     assert_ptr_equal(settle(table, "A1", NULL), &second);
     table_end(table);

@@ -17,28 +17,28 @@
 
 struct request {
     struct hot_waiter waiter; /* first: a waiter is its request */
-    struct request   *next;
-    int               seat;
+    struct request *next;
+    int seat;
 };
 
 struct shared {
     struct hot_table *table;
-    int64_t           entered[SEATS]; /* guarded by the claim of the seat */
-    _Atomic int64_t   version[SEATS];
-    _Atomic int64_t   claimed;
-    _Atomic int64_t   parked;
-    _Atomic int64_t   finished;
-    _Atomic int64_t   db_us;
-    _Atomic bool      stop;
-    pthread_mutex_t   lock; /* guards back */
-    struct request   *back; /* parked requests that were handed back */
+    int64_t entered[SEATS]; /* guarded by the claim of the seat */
+    _Atomic int64_t version[SEATS];
+    _Atomic int64_t claimed;
+    _Atomic int64_t parked;
+    _Atomic int64_t finished;
+    _Atomic int64_t db_us;
+    _Atomic bool stop;
+    pthread_mutex_t lock; /* guards back */
+    struct request *back; /* parked requests that were handed back */
 };
 
 struct worker {
-    struct shared  *shared;
-    uint64_t        random;
+    struct shared *shared;
+    uint64_t random;
     struct request *requests;
-    pthread_t       thread;
+    pthread_t thread;
 };
 
 static const char *const seat_names[SEATS] = { "A1", "A2", "A3" };
@@ -91,10 +91,9 @@ run(struct shared *shared, uint64_t *random, struct request *request)
 {
     struct seat_key key = seat_of_show(seat_names[request->seat]);
     struct seat_view view;
-    enum hot_answer answer =
-        hot_table_claim(shared->table, &key, 1 + (uint64_t)random_below(random, 2),
-                        random_below(random, 4) == 0, db_at(atomic_load(&shared->db_us)), ERROR_US,
-                        mono_at(0), &request->waiter, &view);
+    enum hot_answer answer = hot_table_claim(
+        shared->table, &key, 1 + (uint64_t)random_below(random, 2), random_below(random, 4) == 0,
+        db_at(atomic_load(&shared->db_us)), ERROR_US, mono_at(0), &request->waiter, &view);
     switch (answer) {
     case HOT_PARKED:
         atomic_fetch_add(&shared->parked, 1);
@@ -117,8 +116,8 @@ disturb(struct shared *shared, uint64_t *random)
     int seat = (int)random_below(random, SEATS);
     struct seat_key key = seat_of_show(seat_names[seat]);
     struct db_time now = db_at(atomic_load(&shared->db_us));
-    struct seat_view view = view_of((enum seat_status)random_below(random, 5),
-                                    atomic_load(&shared->version[seat]));
+    struct seat_view view =
+        view_of((enum seat_status)random_below(random, 5), atomic_load(&shared->version[seat]));
     switch (random_below(random, 6)) {
     case 0:
         hot_table_learn(shared->table, &key, &view, mono_at(0), false);

@@ -5,7 +5,7 @@
 #define ITEMS 2000
 
 struct item {
-    void    *bytes;
+    void *bytes;
     uint16_t place;
 };
 

@@ -38,9 +38,10 @@ wheel_fires_at_deadline_not_before(void **state)
 {
     (void)state;
     /* Around every edge of the first levels, and within a tick. */
-    const int64_t spans[] = { 1,          TICK - 1,        TICK,      TICK + 1,
-                              63 * TICK,  64 * TICK,       65 * TICK, 64 * 64 * TICK - 1,
-                              64 * 64 * TICK, 900 * SECOND, DAY,      400 * DAY };
+    const int64_t spans[] = {
+        1,         TICK - 1,           TICK,           TICK + 1,     63 * TICK, 64 * TICK,
+        65 * TICK, 64 * 64 * TICK - 1, 64 * 64 * TICK, 900 * SECOND, DAY,       400 * DAY
+    };
     for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
         struct timer_wheel *wheel = wheel_at(7 * MS);
         struct timer_node node;
@@ -304,7 +305,8 @@ wheel_does_what_a_naive_one_does(void **state)
             }
         } else {
             int64_t span = spans[random_below(&seed, 6)];
-            timer_wheel_arm(wheel, &nodes[i], db_at(now_us + random_below(&seed, span * 2) - span / 4));
+            timer_wheel_arm(wheel, &nodes[i],
+                            db_at(now_us + random_below(&seed, span * 2) - span / 4));
             armed[i] = true;
             armed_at[i] = axis_us;
         }

@@ -48,7 +48,8 @@ static void
 numbers_of_any_length_compare(void **state)
 {
     (void)state;
-    assert_int_equal(order("99999999999999999999999999999998", "99999999999999999999999999999999"), -1);
+    assert_int_equal(order("99999999999999999999999999999998", "99999999999999999999999999999999"),
+                     -1);
     assert_int_equal(order("9", "10000000000000000000000000000000"), -1);
 }
 
@@ -68,8 +69,9 @@ static void
 the_order_is_total(void **state)
 {
     (void)state;
-    static const char *const texts[] = { "", "0", "00", "1", "01", "10", "2", "A", "A0", "A00", "A1", "A01",
-                                         "A1A", "A10", "A2", "B", "a", "-", "1-1", "1-01", "1-2", "1.5" };
+    static const char *const texts[] = { "",   "0",   "00",  "1",    "01",  "10",  "2",  "A",
+                                         "A0", "A00", "A1",  "A01",  "A1A", "A10", "A2", "B",
+                                         "a",  "-",   "1-1", "1-01", "1-2", "1.5" };
     size_t count = sizeof(texts) / sizeof(texts[0]);
 
     for (size_t i = 0; i < count; i++) {

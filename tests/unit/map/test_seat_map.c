@@ -15,19 +15,19 @@
 #include "holdfast/json.h"
 #include "map_internal.h"
 
-#define SEAT_COLUMNS                                                                              \
-    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "         \
+#define SEAT_COLUMNS                                                                               \
+    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
     "status:text in_payment:bool version:int8 until:time"
 #define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
 
-#define NOW 1000000000000LL
+#define NOW          1000000000000LL
 static const struct slice org = { "acme", 4 };
 static const struct slice event = { "E1", 2 };
 
 struct house {
     struct seat_maps *maps;
     struct pg_result *seats, *areas;
-    struct mono_time  began;
+    struct mono_time began;
 };
 
 static int
@@ -53,10 +53,11 @@ tear_down(void **state)
 }
 
 static void
-add_seat(struct house *house, const char *seat, const char *row, const char *number, const char *status,
-         const char *version, const char *until)
+add_seat(struct house *house, const char *seat, const char *row, const char *number,
+         const char *status, const char *version, const char *until)
 {
-    rows_add(house->seats, seat, "main", row, number, NULL, "1000", NULL, "2.5", status, "f", version, until);
+    rows_add(house->seats, seat, "main", row, number, NULL, "1000", NULL, "2.5", status, "f",
+             version, until);
 }
 
 static void
@@ -118,7 +119,8 @@ static cJSON *
 get(struct house *house, const char *since)
 {
     struct seat_map_reply reply;
-    struct seat_map_request wish = { .since = since == NULL ? SLICE_EMPTY : slice_of(since), .may_render = true };
+    struct seat_map_request wish = { .since = since == NULL ? SLICE_EMPTY : slice_of(since),
+                                     .may_render = true };
     assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_BODY);
     return parse(&reply);
 }
@@ -148,7 +150,8 @@ seat_at(const cJSON *map, int at)
 }
 
 static void
-change(struct house *house, const char *seat, enum seat_status status, int64_t version, int64_t until)
+change(struct house *house, const char *seat, enum seat_status status, int64_t version,
+       int64_t until)
 {
     struct seat_key key = { org, event, slice_of(seat) };
     struct seat_view view = { .status = status, .version = version, .held_until = { until } };
@@ -189,15 +192,18 @@ static void
 a_seat_says_all_that_is_known_and_nothing_else(void **state)
 {
     struct house *house = *state;
-    rows_add(house->seats, "A", "St\"alls", "1", "2", "wheelchair", "1000", "-3.25", "0.1", "held", "f", "7",
-             "1000000000000");
+    rows_add(house->seats, "A", "St\"alls", "1", "2", "wheelchair", "1000", "-3.25", "0.1", "held",
+             "f", "7", "1000000000000");
     add_seat(house, "B", "1", "3", "sold", "9", NULL);
     load_event(house, event);
     struct seat_map_reply reply;
-    assert_int_equal(ask(house, &(struct seat_map_request){ .now = { 1 }, .may_render = true }, &reply), SEAT_MAP_BODY);
-    const char *first = "{\"seat_id\":\"A\",\"section\":\"St\\\"alls\",\"row\":\"1\",\"number\":\"2\","
-                        "\"type\":\"wheelchair\",\"price\":1000,\"x\":-3.25,\"y\":0.1,\"status\":\"held\","
-                        "\"version\":7,\"held_until\":\"1970-01-12T13:46:40.000Z\"}";
+    assert_int_equal(
+        ask(house, &(struct seat_map_request){ .now = { 1 }, .may_render = true }, &reply),
+        SEAT_MAP_BODY);
+    const char *first =
+        "{\"seat_id\":\"A\",\"section\":\"St\\\"alls\",\"row\":\"1\",\"number\":\"2\","
+        "\"type\":\"wheelchair\",\"price\":1000,\"x\":-3.25,\"y\":0.1,\"status\":\"held\","
+        "\"version\":7,\"held_until\":\"1970-01-12T13:46:40.000Z\"}";
     assert_non_null(memmem(reply.body->bytes, reply.body->len, first, strlen(first)));
     const char *second = "\"price\":1000,\"y\":2.5,\"status\":\"sold\",\"version\":9}";
     assert_non_null(memmem(reply.body->bytes, reply.body->len, second, strlen(second)));
@@ -261,7 +267,8 @@ a_seat_that_the_map_does_not_know_asks_for_another_loading(void **state)
     three_seats(house);
     load_event(house, event);
     change(house, "NEW", SEAT_HELD, 1, NOW);
-    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &reply), SEAT_MAP_LOAD);
+    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &reply),
+                     SEAT_MAP_LOAD);
 }
 
 static void
@@ -433,7 +440,8 @@ static void
 an_unknown_since_gets_the_whole_map(void **state)
 {
     struct house *house = *state;
-    static const char *const versions[] = { "", "x", "0123456789abcdef-1", "-", "99999999999999999999999999-1" };
+    static const char *const versions[] = { "", "x", "0123456789abcdef-1", "-",
+                                            "99999999999999999999999999-1" };
     three_seats(house);
     load_event(house, event);
     cJSON *whole = get(house, NULL);
@@ -483,7 +491,8 @@ a_hold_past_its_end_shows_as_available_and_counts_as_a_change(void **state)
     change(house, "A", SEAT_HELD, 1, NOW + 1000);
     cJSON *before = get(house, NULL);
     assert_string_equal(text(seat_at(before, 0), "status"), "held");
-    struct seat_map_request wish = { .now = { NOW + 1000 }, .since = slice_of(text(before, "version")) };
+    struct seat_map_request wish = { .now = { NOW + 1000 },
+                                     .since = slice_of(text(before, "version")) };
     assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_BODY);
     cJSON *delta = parse(&reply);
     assert_string_not_equal(text(delta, "version"), text(before, "version"));
@@ -502,7 +511,8 @@ a_hold_in_payment_is_not_over_at_its_end(void **state)
     struct seat_map_reply reply;
     rows_add(house->seats, "A", "main", "1", "1", NULL, NULL, NULL, NULL, "held", "t", "3", "1000");
     load_event(house, event);
-    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &reply), SEAT_MAP_BODY);
+    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &reply),
+                     SEAT_MAP_BODY);
     cJSON *map = parse(&reply);
     assert_string_equal(text(seat_at(map, 0), "status"), "held");
     cJSON_Delete(map);
@@ -557,7 +567,8 @@ a_loop_is_sent_away_when_a_body_has_to_be_written(void **state)
     three_seats(house);
     load_event(house, event);
     assert_int_equal(ask(house, &wish, &sent_away), SEAT_MAP_RENDER);
-    /* Another one has it written; it is new enough for the first, though something has changed since. */
+    /* Another one has it written; it is new enough for the first, though something has changed
+     * since. */
     wish.may_render = true;
     assert_int_equal(ask(house, &wish, &other), SEAT_MAP_BODY);
     change(house, "A", SEAT_SOLD, 1, 0);
@@ -579,10 +590,12 @@ the_etag_is_good_for_a_304_until_something_changes(void **state)
     char list[300];
     three_seats(house);
     load_event(house, event);
-    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &first), SEAT_MAP_BODY);
+    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &first),
+                     SEAT_MAP_BODY);
     http_body_put(first.body);
     snprintf(list, sizeof(list), "\"other\", %s", first.etag);
-    const struct slice good[] = { slice_of(first.etag), slice_of(first.etag + 2), slice_of(list), slice_of("*") };
+    const struct slice good[] = { slice_of(first.etag), slice_of(first.etag + 2), slice_of(list),
+                                  slice_of("*") };
     for (size_t i = 0; i < 4; i++) {
         struct seat_map_request wish = { .if_none_match = good[i] };
         assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_NOT_MODIFIED);
@@ -597,8 +610,10 @@ the_etag_is_good_for_a_304_until_something_changes(void **state)
 static void
 inflate_all(const struct http_body *body, char *out, size_t room, size_t *len)
 {
-    z_stream z = { .next_in = (unsigned char *)(uintptr_t)body->bytes, .avail_in = (uInt)body->len,
-                   .next_out = (unsigned char *)out, .avail_out = (uInt)room };
+    z_stream z = { .next_in = (unsigned char *)(uintptr_t)body->bytes,
+                   .avail_in = (uInt)body->len,
+                   .next_out = (unsigned char *)out,
+                   .avail_out = (uInt)room };
     assert_int_equal(inflateInit2(&z, 15 + 16), Z_OK);
     assert_int_equal(inflate(&z, Z_FINISH), Z_STREAM_END);
     *len = z.total_out;
@@ -669,7 +684,8 @@ follow(cJSON *mine, const cJSON *delta)
                 cJSON_ReplaceItemInArray(seats, i, cJSON_Duplicate(seat, true));
         }
     }
-    cJSON_ReplaceItemInObjectCaseSensitive(mine, "version", cJSON_CreateString(text(delta, "version")));
+    cJSON_ReplaceItemInObjectCaseSensitive(mine, "version",
+                                           cJSON_CreateString(text(delta, "version")));
 }
 
 static void
@@ -691,7 +707,8 @@ a_reader_of_deltas_has_the_whole_map(void **state)
         for (int n = rand() % 4; n > 0; n--) {
             int i = rand() % 20;
             snprintf(id, sizeof(id), "S%d", i);
-            change(house, id, rand() % 2 ? SEAT_HELD : SEAT_SOLD, ++versions[i], NOW + 1 + rand() % 1000);
+            change(house, id, rand() % 2 ? SEAT_HELD : SEAT_SOLD, ++versions[i],
+                   NOW + 1 + rand() % 1000);
         }
         if (rand() % 20 == 0) {
             seat_maps_invalidate(house->maps, org, event);
@@ -714,7 +731,8 @@ change_for_a_while(void *argument)
 {
     struct house *house = argument;
     for (int64_t version = 1; version <= 3000; version++)
-        change(house, version % 2 ? "A" : "B", version % 3 ? SEAT_HELD : SEAT_SOLD, version, NOW + version);
+        change(house, version % 2 ? "A" : "B", version % 3 ? SEAT_HELD : SEAT_SOLD, version,
+               NOW + version);
     return NULL;
 }
 
@@ -724,13 +742,16 @@ read_for_a_while(void *argument)
     struct house *house = argument;
     for (int i = 0; i < 600; i++) {
         struct seat_map_reply reply;
-        struct seat_map_request wish = { .may_render = i % 2 == 0, .gzip = i % 3 == 0, .now = { NOW + i } };
+        struct seat_map_request wish = { .may_render = i % 2 == 0,
+                                         .gzip = i % 3 == 0,
+                                         .now = { NOW + i } };
         switch (ask(house, &wish, &reply)) {
         case SEAT_MAP_BODY:
             http_body_put(reply.body);
             break;
         case SEAT_MAP_LOAD:
-            assert_true(seat_maps_load(house->maps, org, event, house->seats, house->areas, mono_now()));
+            assert_true(
+                seat_maps_load(house->maps, org, event, house->seats, house->areas, mono_now()));
             break;
         case SEAT_MAP_NOT_MODIFIED:
         case SEAT_MAP_RENDER:
@@ -751,7 +772,9 @@ threads_change_read_load_and_forget_at_once(void **state)
     pthread_t threads[4];
     three_seats(house);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, i == 0 ? change_for_a_while : read_for_a_while, house), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i == 0 ? change_for_a_while : read_for_a_while, house),
+                         0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
 }

@@ -446,8 +446,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer, open_case,
-                                        close_case),
+        cmocka_unit_test_setup_teardown(
+            a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer, open_case, close_case),
         cmocka_unit_test_setup_teardown(a_put_writes_key_member_and_meta, open_case, close_case),
         cmocka_unit_test_setup_teardown(a_put_replaces_unless_this_hold_has_a_newer_version_there,
                                         open_case, close_case),

@@ -13,8 +13,8 @@
 #define OPS_MAX 64
 
 static struct op_queue *queue;
-static struct op        ops[OPS_MAX];
-static struct op       *taken[OPS_MAX];
+static struct op ops[OPS_MAX];
+static struct op *taken[OPS_MAX];
 
 static int
 set_up(void **state)
@@ -170,7 +170,7 @@ a_closed_queue_refuses_and_gives_out_what_it_has(void **state)
 
 /* --- many threads ------------------------------------------------------------- */
 
-#define PRODUCERS 4
+#define PRODUCERS    4
 #define PER_PRODUCER 5000
 
 static _Atomic int consumed;
@@ -189,7 +189,7 @@ static void *
 consume(void *context)
 {
     struct op *batch[16];
-    int        count;
+    int count;
     (void)context;
     while ((count = op_queue_gather(queue, batch, 16)) > 0)
         consumed += count;
@@ -200,7 +200,7 @@ static void
 every_op_comes_out_once_with_many_threads(void **state)
 {
     (void)state;
-    pthread_t  producers[PRODUCERS], consumers[2];
+    pthread_t producers[PRODUCERS], consumers[2];
     struct op *all = calloc(PRODUCERS * PER_PRODUCER, sizeof(*all));
     assert_non_null(all);
     consumed = 0;
