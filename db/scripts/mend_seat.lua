@@ -1,4 +1,5 @@
--- mend_seat - after a SET replaced something it should not have, or left another hold's member behind.
+-- mend_seat - after a SET replaced something it should not have, or left another hold's or owner's member
+-- behind.
 --
 -- KEYS  1: the seat's key, 2: the event's seat_holds
 -- ARGV  1: the value that was written, 2: milliseconds to live,
@@ -19,13 +20,22 @@ if old == '' then
     return 0
 end
 
-local hold, _, version = parse(value)
+local hold, user, version = parse(value)
 local old_hold, old_user, old_version = parse(old)
-if old_hold and old_hold ~= hold then
-    local seat = string.match(KEYS[1], '}:seat:(.*)$')
-    redis.pcall('ZREM', KEYS[2], seat .. ':' .. old_hold .. ':' .. old_user)
-elseif old_hold and old_version > version and redis.call('GET', KEYS[1]) == value then
-    redis.call('SET', KEYS[1], old, 'PX', ttl)
-    return 1
+local seat = string.match(KEYS[1], '}:seat:(.*)$')
+local function drop_member(of_hold, of_user)
+    redis.pcall('ZREM', KEYS[2], seat .. ':' .. of_hold .. ':' .. of_user)
+end
+
+if old_hold == hold and old_version > version then
+    if old_user ~= user then
+        drop_member(hold, user)
+    end
+    if redis.call('GET', KEYS[1]) == value then
+        redis.call('SET', KEYS[1], old, 'PX', ttl)
+        return 1
+    end
+elseif old_hold and (old_hold ~= hold or old_user ~= user) then
+    drop_member(old_hold, old_user)
 end
 return 0

@@ -1,6 +1,7 @@
 -- remove_holds - removes what the warm tier has of holds that ended on seats of one event.
 --
--- KEYS  1: the event's seat_holds; then for each seat: its key, the meta key of its hold
+-- KEYS  1: the event's seat_holds; then for each seat: its key, the meta key of its hold (the seat's
+--       key again where the hold lives on with other seats)
 -- ARGV  for each seat: its member of seat_holds, "<seat>:<hold>:<user>"
 -- Returns how many seat keys were removed.
 --
@@ -18,10 +19,14 @@ for i = 1, #argv do
         doomed[n] = key
         removed = removed + 1
     end
-    n = n + 1
-    doomed[n] = keys[2 * i + 1]
+    if keys[2 * i + 1] ~= key then
+        n = n + 1
+        doomed[n] = keys[2 * i + 1]
+    end
 end
 
-redis.call('DEL', unpack(doomed))
+if n > 0 then
+    redis.call('DEL', unpack(doomed))
+end
 pcall('ZREM', keys[1], unpack(argv))
 return removed

@@ -2,8 +2,8 @@
  * engine.h - ops in, committed changes out: hot check, batches, settle, answer.
  *
  * The way of one op: engine_submit asks memory and claims seats (refused, parked,
- * or on to the queue) -> a worker takes all that waits as one batch -> Redis lock
- * -> one transaction -> settle memory, tell the map -> finish and send.
+ * or on to the queue) -> a worker takes all that waits as one batch -> one
+ * transaction -> settle memory, tell map and Redis -> finish and send.
  *
  * Threads:  engine_submit from any thread, never blocks on I/O.
  * Limits:   queue_max waiting ops; past it HF_OVERLOADED at once. No op waits

@@ -43,6 +43,7 @@ struct warm_hold {
     int64_t version;
     int64_t ttl_ms; /* from now to held_until; the key lives 60 s longer */
     bool fresh;     /* put: a new hold on a free seat, so what its key had needs no look */
+    bool lives_on;  /* remove: the hold has other seats still, so its meta stays */
 };
 
 /*

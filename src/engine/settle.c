@@ -223,9 +223,12 @@ add_change_rows(struct batch *batch, int count, bool held)
         count = add_warm(batch->worker, count, op, pg_get_text(rows, row, CH_EVENT),
                          pg_get_text(rows, row, CH_SEAT), &hold, held ? op->hold : NULL,
                          pg_get_int(rows, row, CH_VERSION));
-        if (!held &&
-            count > before) /* the member in the ZSET names the hold's user, not the actor */
-            batch->worker->warm_holds[before].user = pg_get_text(rows, row, CH_OWNER);
+        if (!held && count > before) {
+            struct warm_hold *gone = &batch->worker->warm_holds[before];
+            gone->user = pg_get_text(rows, row, CH_OWNER); /* the member names him, not the actor */
+            gone->lives_on = op->hold != NULL && op->hold->status == HOLD_ACTIVE &&
+                             uuid_equal(&op->hold->hold_id, &hold);
+        }
     }
     return count;
 }

@@ -77,8 +77,14 @@ version_of(struct slice value)
 bool
 warm_value_replaces(struct slice value, struct slice old)
 {
-    size_t head = HOLD_ID_AT + HOLD_ID_LEN;
-    if (old.len < head || value.len < head || memcmp(old.ptr, value.ptr, head) != 0) {
+    /* The same hold of the same user: both begin alike, up to the quote behind the user's id. */
+    size_t user_at = HOLD_ID_AT + HOLD_ID_LEN + sizeof("\",\"user_id\":\"") - 1;
+    if (old.len <= user_at || value.len <= user_at) {
+        return false;
+    }
+    const char *quote = memchr(value.ptr + user_at, '"', value.len - user_at);
+    size_t head = quote != NULL ? (size_t)(quote - value.ptr) + 1 : value.len;
+    if (old.len < head || memcmp(old.ptr, value.ptr, head) != 0) {
         return false;
     }
     return version_of(old) <= version_of(value);

@@ -360,7 +360,11 @@ send_remove(struct warm *warm, const struct warm_hold *const *seats, int count)
     add_seat_holds_key(warm, seats[0]);
     for (int i = 0; i < count; i++) {
         add_seat_key(warm, seats[i]);
-        add_meta_key(warm, seats[i]);
+        if (seats[i]->lives_on) {
+            add_seat_key(warm, seats[i]);
+        } else {
+            add_meta_key(warm, seats[i]);
+        }
     }
     for (int i = 0; i < count; i++) {
         add_member(warm, seats[i]);

@@ -206,6 +206,43 @@ a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer(void **state)
 }
 
 static void
+a_hold_that_changes_hands_leaves_no_member_of_its_first_user(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
+    assert_true(warm_put(warm, &hold, 1));
+    assert_true(warm_collect(warm));
+    hold.user = SLICE_LITERAL("bob");
+    hold.version = 2;
+    assert_true(warm_put(warm, &hold, 1));
+    assert_true(warm_collect(warm));
+    assert_int_equal(warm_count(warm, ORG, event), 1);
+}
+
+static void
+a_hold_that_loses_one_seat_of_two_keeps_its_meta(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct uuid id = uuid_v7_new();
+    char meta[80], text[UUID_TEXT_BYTES];
+    struct warm_hold holds[2] = { hold_of("A1", id, "ann", 1), hold_of("A2", id, "ann", 1) };
+    uuid_format(&id, text);
+    snprintf(meta, sizeof(meta), "hold:%s:meta", text);
+    assert_true(warm_put(warm, holds, 2));
+    assert_true(warm_collect(warm));
+    holds[0].lives_on = true;
+    assert_true(warm_remove(warm, &holds[0], 1));
+    assert_true(warm_collect(warm));
+    assert_int_equal(ask_number("EXISTS", meta, ""), 1);
+    assert_int_equal(warm_count(warm, ORG, event), 1);
+    assert_true(warm_remove(warm, &holds[1], 1));
+    assert_true(warm_collect(warm));
+    assert_int_equal(ask_number("EXISTS", meta, ""), 0);
+}
+
+static void
 a_put_writes_key_member_and_meta(void **state)
 {
     (void)state;
@@ -446,6 +483,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            a_hold_that_changes_hands_leaves_no_member_of_its_first_user, open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_hold_that_loses_one_seat_of_two_keeps_its_meta, open_case,
+                                        close_case),
         cmocka_unit_test_setup_teardown(
             a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer, open_case, close_case),
         cmocka_unit_test_setup_teardown(a_put_writes_key_member_and_meta, open_case, close_case),
