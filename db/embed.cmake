@@ -1,4 +1,4 @@
-# embed.cmake - db/statements, db/migrations and db/scripts as C tables inside the binary.
+# embed.cmake - db/statements, db/reports, db/migrations and db/scripts as C tables inside the binary.
 #
 # Included by src/CMakeLists.txt it declares the commands; run as a script (cmake -P) by these
 # commands it writes one table. The files are read when the build runs, so an edited file is
@@ -6,6 +6,7 @@
 #
 #   statements.h  enum pg_statement { STATEMENT_<FILE NAME IN CAPITALS>..., STATEMENT_COUNT }
 #   statements.c  pg_statements[]: name and text, in the order of the enum
+#   reports.h, reports.c  the same as enum pg_report and pg_reports[]: statements that nobody prepares
 #   migrations.c  pg_migrations[]: number, name, SHA-256 of the file, text
 #   scripts.h     enum warm_script { SCRIPT_<FILE NAME IN CAPITALS>..., SCRIPT_COUNT }
 #   scripts.c     warm_scripts[]: name and text, in the order of the enum
@@ -94,6 +95,7 @@ function(embed_write out files)
 endfunction()
 
 file(GLOB embed_statements CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/db/statements/*.sql)
+file(GLOB embed_reports CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/db/reports/*.sql)
 file(GLOB embed_migrations CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/db/migrations/*.sql)
 file(GLOB embed_scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/db/scripts/*.lua)
 
@@ -102,6 +104,11 @@ embed_write(${embed_dir}/holdfast/statements.h "${embed_statements}"
 embed_write(${embed_dir}/statements.c "${embed_statements}"
     FROM=db/statements HEADER=cold_internal.h
     "TABLE=const struct pg_statement_text pg_statements[STATEMENT_COUNT]")
+embed_write(${embed_dir}/holdfast/reports.h "${embed_reports}"
+    FROM=db/reports ENUM=pg_report PREFIX=REPORT)
+embed_write(${embed_dir}/reports.c "${embed_reports}"
+    FROM=db/reports HEADER=cold_internal.h
+    "TABLE=const struct pg_statement_text pg_reports[REPORT_COUNT]")
 embed_write(${embed_dir}/migrations.c "${embed_migrations}"
     FROM=db/migrations HEADER=cold_internal.h CHECKSUM=ON
     "TABLE=const struct pg_migration pg_migrations[]" "COUNT=const int pg_migration_count")
@@ -112,7 +119,8 @@ embed_write(${embed_dir}/scripts.c "${embed_scripts}"
     "TABLE=const struct warm_script_text warm_scripts[SCRIPT_COUNT]")
 
 # cold.h needs the enum, so every user of hf_cold finds it and waits for it.
-target_sources(hf_cold PRIVATE ${embed_dir}/holdfast/statements.h ${embed_dir}/statements.c ${embed_dir}/migrations.c)
+target_sources(hf_cold PRIVATE ${embed_dir}/holdfast/statements.h ${embed_dir}/statements.c
+    ${embed_dir}/holdfast/reports.h ${embed_dir}/reports.c ${embed_dir}/migrations.c)
 target_include_directories(hf_cold PUBLIC ${embed_dir})
 target_sources(hf_warm PRIVATE ${embed_dir}/warm/scripts.h ${embed_dir}/scripts.c)
 target_include_directories(hf_warm PUBLIC ${embed_dir}) # "warm/scripts.h", for its tests

@@ -6,33 +6,6 @@
 
 #include "audit_internal.h"
 
-#define SCOPE "($1 = '' OR org_id = $1) AND ($2 = '' OR event_id = $2)"
-
-/* Areas whose counts are not what their lines sum up to. */
-static const char counts_sql[] =
-    "SELECT a.org_id, a.event_id, a.area_id, a.held::int8, a.sold::int8,"
-    " COALESCE(l.held, 0)::int8, COALESCE(l.sold, 0)::int8"
-    " FROM (SELECT * FROM areas WHERE " SCOPE ") a LEFT JOIN ("
-    " SELECT org_id, event_id, area_id, sum(quantity) FILTER (WHERE status = 'active') AS held,"
-    " sum(quantity) FILTER (WHERE status = 'converted') AS sold"
-    " FROM seat_holds WHERE area_id IS NOT NULL AND " SCOPE " GROUP BY 1, 2, 3) l"
-    " USING (org_id, event_id, area_id)"
-    " WHERE a.held <> COALESCE(l.held, 0) OR a.sold <> COALESCE(l.sold, 0)"
-    " ORDER BY 1, 2, 3 LIMIT 1000";
-
-/* Areas whose audit rows don't make the versions 1, 2, 3, ... up to the one that they have. */
-static const char versions_sql[] =
-    "SELECT a.org_id, a.event_id, a.area_id, a.version, count(l.id),"
-    " count(DISTINCT l.version), COALESCE(min(l.version), 0), COALESCE(max(l.version), 0)"
-    " FROM (SELECT * FROM areas WHERE " SCOPE ") a LEFT JOIN audit_log l"
-    " ON l.org_id = a.org_id AND l.event_id = a.event_id AND l.area_id = a.area_id"
-    " GROUP BY 1, 2, 3, 4"
-    " HAVING count(l.id) <> a.version OR count(DISTINCT l.version) <> a.version"
-    " OR COALESCE(max(l.version), 0) <> a.version OR COALESCE(min(l.version), 1) <> 1"
-    " ORDER BY 1, 2, 3 LIMIT 1000";
-
-static const char holds_sql[] = "SELECT count(DISTINCT hold_id) FROM seat_holds WHERE " SCOPE;
-
 static struct audit_violation *
 add(struct audit_report *report, const char *kind, const struct pg_result *rows, int row)
 {
@@ -77,17 +50,18 @@ areas_check(struct pg *pg, struct slice org, struct slice event, struct mono_tim
 
     snprintf(org_text, sizeof(org_text), "%.*s", SLICE_ARG(org));
     snprintf(event_text, sizeof(event_text), "%.*s", SLICE_ARG(event));
-    enum pg_outcome outcome = pg_run_text(pg, counts_sql, 2, values, deadline, &rows);
+    enum pg_outcome outcome =
+        pg_run_text(pg, pg_report_text(REPORT_AREA_COUNTS), 2, values, deadline, &rows);
     if (outcome == PG_DONE)
         tell_counts(report, rows);
     pg_result_free(&rows);
     if (outcome == PG_DONE)
-        outcome = pg_run_text(pg, versions_sql, 2, values, deadline, &rows);
+        outcome = pg_run_text(pg, pg_report_text(REPORT_AREA_VERSIONS), 2, values, deadline, &rows);
     if (outcome == PG_DONE)
         tell_versions(report, rows);
     pg_result_free(&rows);
     if (outcome == PG_DONE)
-        outcome = pg_run_text(pg, holds_sql, 2, values, deadline, &rows);
+        outcome = pg_run_text(pg, pg_report_text(REPORT_HOLD_COUNT), 2, values, deadline, &rows);
     if (outcome == PG_DONE)
         report->holds = pg_get_int(rows, 0, 0);
     pg_result_free(&rows);

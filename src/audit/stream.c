@@ -68,7 +68,7 @@ void
 stream_open(struct stream *stream, struct pg *pg, const char *cursor, const char *sql,
             struct slice org, struct slice event, struct mono_time deadline)
 {
-    char text[1024];
+    char text[2048];
     char org_text[ID_BYTES_MAX + 1], event_text[ID_BYTES_MAX + 1];
     const char *values[] = { org_text, event_text };
 

@@ -9,20 +9,6 @@
 
 #include "audit_internal.h"
 
-#define SCOPE "($1 = '' OR org_id = $1) AND ($2 = '' OR event_id = $2)"
-
-static const char entries_sql[] = "SELECT org_id, event_id, seat_id, version, action, hold_id, "
-                                  "user_id, at, held_until, reason, id"
-                                  " FROM audit_log WHERE seat_id IS NOT NULL AND " SCOPE
-                                  " ORDER BY org_id, event_id, seat_id, version, id";
-static const char seats_sql[] =
-    "SELECT org_id, event_id, seat_id, version, status, hold_id, user_id, held_until"
-    " FROM seats WHERE " SCOPE " ORDER BY org_id, event_id, seat_id";
-static const char lines_sql[] =
-    "SELECT org_id, event_id, seat_id, hold_id, user_id, status, held_until"
-    " FROM seat_holds WHERE seat_id IS NOT NULL AND " SCOPE
-    " ORDER BY org_id, event_id, seat_id, hold_id, line";
-
 struct streams {
     struct stream entries, seats, lines;
 };
@@ -81,11 +67,14 @@ replay_seats(struct pg *pg, struct slice org, struct slice event, struct mono_ti
 {
     struct streams streams = { 0 };
 
-    stream_open(&streams.entries, pg, "audit_entries", entries_sql, org, event, deadline);
+    stream_open(&streams.entries, pg, "audit_entries", pg_report_text(REPORT_AUDIT_ENTRIES), org,
+                event, deadline);
     if (streams.entries.outcome == PG_DONE)
-        stream_open(&streams.seats, pg, "audit_seats", seats_sql, org, event, deadline);
+        stream_open(&streams.seats, pg, "audit_seats", pg_report_text(REPORT_AUDIT_SEATS), org,
+                    event, deadline);
     if (worst(&streams) == PG_DONE)
-        stream_open(&streams.lines, pg, "audit_lines", lines_sql, org, event, deadline);
+        stream_open(&streams.lines, pg, "audit_lines", pg_report_text(REPORT_AUDIT_LINES), org,
+                    event, deadline);
     enum pg_outcome outcome = worst(&streams);
     if (outcome == PG_DONE)
         outcome = replay(&streams, report);

@@ -24,6 +24,7 @@ struct pg_statement_text {
     const char *sql;
 };
 extern const struct pg_statement_text pg_statements[STATEMENT_COUNT];
+extern const struct pg_statement_text pg_reports[REPORT_COUNT];
 
 struct pg_migration {
     int number;

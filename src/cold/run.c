@@ -113,3 +113,10 @@ pg_replan(struct pg *pg)
     struct mono_time deadline = { mono_now().us + PG_SESSION_US };
     return pg_run_text(pg, "DISCARD PLANS", 0, NULL, deadline, NULL);
 }
+
+const char *
+pg_report_text(enum pg_report report)
+{
+    hf_assert(report < REPORT_COUNT);
+    return pg_reports[report].sql;
+}
