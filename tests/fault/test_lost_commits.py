@@ -155,11 +155,8 @@ def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(
     node = start_node(database_url=url, workers=1, request_timeout="1500ms")
     user = Client(node, org, "user-behind")
     event = admin.make_event(2)
-    proxy.at(b"COMMIT", "lose the answer")
-    wire = ask(hold_shot(user, event, "A-1"))
-    assert proxy.ambushed.wait(10)
-    proxy.refuse()
-    answer = wire.answer(timeout=20)
+    proxy.at(b"COMMIT", "lose the answer and refuse")
+    answer = ask(hold_shot(user, event, "A-1")).answer(timeout=20)
     assert (answer.status, answer.code) == (503, "outcome_unknown")
     assert int(answer.headers["Retry-After"]) >= 1
     proxy.allow()

@@ -15,6 +15,7 @@ class Proxy:
     freeze()   nothing passes in either direction, connections stay open, until thaw().
     at(marker, how)  the next bytes of a client that contain `marker` meet one of these fates, once:
         "lose the answer"   they reach the server, which answers into the void; the client is cut off.
+        "lose the answer and refuse"  the same, and nobody gets a new connection from then on, until allow().
         "lose the request"  they reach nobody; both sides are cut off.
         "keep the request"  the client is cut off; they reach the server at deliver(), long after.
         "stall"             nobody is cut off; nothing passes on this connection until deliver().
@@ -107,10 +108,12 @@ class Proxy:
             if self._ambush is None or self._ambush[0] not in data:
                 return None
             how, self._ambush = self._ambush[1], None
+            if how.endswith("and refuse"):
+                self._refusing = True  # before the client is cut off: it connects anew at once
         return how
 
     def _lose(self, how, client, server, data):
-        if how == "lose the answer":
+        if how.startswith("lose the answer"):
             server.sendall(data)
         abort(client)
         self.ambushed.set()
