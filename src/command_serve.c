@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "commands.h"
 #include "holdfast/api.h"
 #include "holdfast/desk.h"
 #include "holdfast/log.h"
+#include "holdfast/thread.h"
 #include "holdfast/upkeep.h"
 
 #define POSTGRES_RETRY_US (500 * TIME_US_PER_MS)
@@ -348,15 +348,6 @@ static struct mono_time
 after(int64_t us)
 {
     return (struct mono_time){ mono_now().us + us };
-}
-
-static void
-sleep_us(int64_t us)
-{
-    struct timespec wait = { us / TIME_US_PER_S, us % TIME_US_PER_S * 1000 };
-
-    while (nanosleep(&wait, &wait) != 0 && errno == EINTR)
-        continue;
 }
 
 static bool

@@ -8,10 +8,10 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api_internal.h"
 #include "events_internal.h"
+#include "holdfast/thread.h"
 
 #define SEATS_MAX        10000
 #define REASON_BYTES_MAX 500
@@ -207,9 +207,7 @@ take_verdicts(struct admin_seats *admin)
 static void
 pause_between(int round)
 {
-    struct timespec wait = { 0, (10L << round) * 1000000 };
-
-    nanosleep(&wait, NULL);
+    sleep_us((10 << round) * TIME_US_PER_MS);
 }
 
 static enum hf_status

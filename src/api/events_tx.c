@@ -7,27 +7,17 @@
  */
 #include "events_internal.h"
 
-#include <time.h>
-
 #include "holdfast/ids.h"
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
+#include "holdfast/thread.h"
 
 #define TRIES_MAX       4
 #define SETTLE_EXTRA_US (2 * INT64_C(1000000)) /* past the deadline, to learn what became of it */
-#define SETTLE_PAUSE_MS 50
+#define SETTLE_PAUSE_US (50 * TIME_US_PER_MS)
 
 /* 23505: somebody made the same row at the same time; the next try finds it. */
 #define SQLSTATE_UNIQUE "23505"
-
-static void
-pause_ms(long ms)
-{
-    struct timespec left = { ms / 1000, ms % 1000 * 1000000 };
-
-    while (nanosleep(&left, &left) != 0)
-        ;
-}
 
 /* About 10, 20, 40 ms, with a random part so that two nodes don't meet again. */
 static void
@@ -35,7 +25,7 @@ pause_before_try(int tries)
 {
     struct uuid random = uuid_v7_new();
 
-    pause_ms((10L << (tries - 1)) + random.bytes[15] % 10);
+    sleep_us(((10 << (tries - 1)) + random.bytes[15] % 10) * TIME_US_PER_MS);
 }
 
 static bool
@@ -57,7 +47,7 @@ settle(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
             metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
             return committed ? PG_DONE : PG_REPEAT;
         }
-        pause_ms(SETTLE_PAUSE_MS);
+        sleep_us(SETTLE_PAUSE_US);
     }
     return PG_UNKNOWN;
 }

@@ -4,11 +4,11 @@
  * Both lock the same number for the same key, and both read what was kept after the lock,
  * in a statement of its own, so that an answer committed just before is seen.
  */
-#include <time.h>
 
 #include "idempotency.h"
+#include "holdfast/thread.h"
 
-#define KEY_PAUSE_NS (20 * 1000000L)
+#define KEY_PAUSE_US (20 * TIME_US_PER_MS)
 #define KEY_WAIT_US  (2 * TIME_US_PER_S)
 #define DIGEST_BYTES 32
 #define HEX_BYTES    (2 * DIGEST_BYTES)
@@ -162,8 +162,7 @@ claim_then_body(struct pg *pg, void *context)
 static void
 pause_for_first(void)
 {
-    struct timespec left = { 0, KEY_PAUSE_NS };
-    nanosleep(&left, NULL);
+    sleep_us(KEY_PAUSE_US);
 }
 
 enum hf_status

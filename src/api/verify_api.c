@@ -5,8 +5,9 @@
 #include "events_internal.h"
 #include "holdfast/audit.h"
 
-#define VERIFY_TIME_US (60 * (int64_t)TIME_US_PER_S) /* a log of millions of rows takes its time   \
-                                                      */
+#define VERIFY_TIME_US                                                                             \
+    (60 * (int64_t)TIME_US_PER_S) /* a log of millions of rows takes its time                      \
+                                   */
 
 static void
 verify_run(struct api_call *call, struct desk_tools *tools)

@@ -15,6 +15,9 @@
 /* This machine's wall clock in Unix microseconds: log lines and UUIDs, never a judgement. */
 int64_t wall_clock_us(void);
 
+/* Bytes of chance that nobody can guess. */
+void random_fill(void *bytes, size_t len);
+
 /* Writes Unix microseconds as RFC 3339 UTC with milliseconds, rounded down. */
 void time_text_format(int64_t unix_us, char text[DB_TIME_TEXT_BYTES]);
 

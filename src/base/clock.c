@@ -1,5 +1,5 @@
 /*
- * clock.c - this machine's steady clock, and the estimate of the database's.
+ * clock.c - the estimate of the database's clock.
  *
  * A round trip tells: when the middle of it was here, it was `theirs` there,
  * give or take half of the round trip. Of the last eight the fastest is
@@ -10,9 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base_internal.h"
 #include "holdfast/assert.h"
 #include "holdfast/lock.h"
 
@@ -32,28 +30,6 @@ struct db_clock {
     unsigned next;                      /* where the next one goes */
     struct sample best;                 /* the fastest of them; valid if count > 0 */
 };
-
-static int64_t
-clock_us(clockid_t id)
-{
-    struct timespec ts;
-
-    hf_must(clock_gettime(id, &ts));
-    return (int64_t)ts.tv_sec * TIME_US_PER_S + ts.tv_nsec / 1000;
-}
-
-int64_t
-wall_clock_us(void)
-{
-    return clock_us(CLOCK_REALTIME);
-}
-
-/* BOOTTIME goes on while the machine is suspended: a hold's time does too. */
-struct mono_time
-mono_now(void)
-{
-    return (struct mono_time){ clock_us(CLOCK_BOOTTIME) };
-}
 
 struct db_clock *
 db_clock_new(void)

@@ -7,9 +7,7 @@
  */
 #include "holdfast/ids.h"
 
-#include <errno.h>
 #include <stddef.h>
-#include <sys/random.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -32,19 +30,6 @@ struct id_source {
 static _Thread_local struct id_source source;
 
 static uint64_t hash_seed;
-
-static void
-random_fill(void *bytes, size_t len)
-{
-    size_t got = 0;
-
-    while (got < len) {
-        ssize_t n = getrandom((uint8_t *)bytes + got, len - got, 0);
-        hf_assert(n > 0 || errno == EINTR);
-        if (n > 0)
-            got += (size_t)n;
-    }
-}
 
 /* Before main: so no lookup has to ask whether the seed is there. */
 __attribute__((constructor)) static void

@@ -6,21 +6,20 @@
  */
 #include "holdfast/desk.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "holdfast/assert.h"
 #include "holdfast/lock.h"
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
+#include "holdfast/thread.h"
 
 #define DESK_STACK_BYTES (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
 #define REPLAN_US        (10 * (int64_t)TIME_US_PER_S)
 
 struct desk_thread {
     struct desk *desk;
-    pthread_t thread;
-    bool started;
+    struct thread thread;
     struct mono_time replan_at; /* the thread's own */
     struct desk_tools tools;
 };
@@ -162,29 +161,21 @@ desk_main(void *argument)
 }
 
 static bool
-thread_start(struct desk_thread *self, struct node *node, struct desk *desk)
+desk_thread_start(struct desk_thread *self, struct node *node, struct desk *desk)
 {
-    pthread_attr_t attributes;
-
     self->desk = desk;
     self->tools.node = node;
     self->tools.pg = pg_new(node->config, "holdfast desk", node->identity, node->clock);
     self->tools.warm = warm_new(node->config);
     if (self->tools.pg == NULL || self->tools.warm == NULL)
         return false;
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    self->started = pthread_attr_setstacksize(&attributes, DESK_STACK_BYTES) == 0 &&
-                    pthread_create(&self->thread, &attributes, desk_main, self) == 0;
-    pthread_attr_destroy(&attributes);
-    return self->started;
+    return thread_start(&self->thread, DESK_STACK_BYTES, desk_main, self);
 }
 
 static void
-thread_stop(struct desk_thread *self)
+desk_thread_stop(struct desk_thread *self)
 {
-    if (self->started)
-        pthread_join(self->thread, NULL);
+    thread_join(&self->thread);
     if (self->tools.warm != NULL)
         warm_free(&self->tools.warm);
     if (self->tools.pg != NULL)
@@ -218,7 +209,7 @@ desk_free(struct desk *desk)
 {
     tell_to_stop(desk);
     for (int i = 0; i < desk->thread_count; i++)
-        thread_stop(&desk->threads[i]);
+        desk_thread_stop(&desk->threads[i]);
     hf_assert(desk->first == NULL && desk->outstanding == 0);
     pthread_cond_destroy(&desk->idle);
     pthread_cond_destroy(&desk->work);
@@ -246,7 +237,7 @@ desk_start(struct node *node)
     lock_cond_init(&desk->work);
     lock_cond_init(&desk->idle);
     for (int i = 0; i < count; i++) {
-        if (!thread_start(&threads[i], node, desk)) {
+        if (!desk_thread_start(&threads[i], node, desk)) {
             desk_free(desk);
             return NULL;
         }

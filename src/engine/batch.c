@@ -14,7 +14,7 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-#define SETTLE_PAUSE_NS (20 * 1000 * 1000)
+#define SETTLE_PAUSE_US (20 * TIME_US_PER_MS)
 
 /* --- sending ------------------------------------------------------------------ */
 
@@ -320,7 +320,6 @@ batch_fail(struct batch *batch, enum hf_status status)
 enum hf_status
 batch_outcome(struct batch *batch)
 {
-    const struct timespec pause = { .tv_nsec = SETTLE_PAUSE_NS };
     struct mono_time deadline = { mono_now().us + batch->worker->node->config->request_timeout };
     bool committed = false;
     while (mono_now().us < deadline.us) {
@@ -328,7 +327,7 @@ batch_outcome(struct batch *batch)
             metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
             return committed ? HF_OK : HF_STORE_UNAVAILABLE;
         }
-        nanosleep(&pause, NULL);
+        sleep_us(SETTLE_PAUSE_US);
     }
     return HF_OUTCOME_UNKNOWN;
 }

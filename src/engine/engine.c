@@ -11,6 +11,7 @@
 #include "holdfast/metrics.h"
 
 #define WORKER_STACK_BYTES (1024 * 1024)
+#define STOP_LOOK_US       (2 * TIME_US_PER_MS)
 
 void *worker_main(void *context); /* worker.c */
 
@@ -41,12 +42,7 @@ worker_fini(struct worker *worker)
 static bool
 worker_start(struct worker *worker)
 {
-    pthread_attr_t attr;
-    hf_must(pthread_attr_init(&attr));
-    hf_must(pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES));
-    worker->started = pthread_create(&worker->thread, &attr, worker_main, worker) == 0;
-    pthread_attr_destroy(&attr);
-    return worker->started;
+    return thread_start(&worker->thread, WORKER_STACK_BYTES, worker_main, worker);
 }
 
 struct engine *
@@ -76,14 +72,12 @@ engine_stop(struct engine **engine_pointer, struct mono_time deadline)
     if (engine == NULL)
         return;
     /* Parked ops come back through the workers, so they are waited for before the queue closes. */
-    const struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
     while (engine_outstanding(engine) > 0 && mono_now().us < deadline.us)
-        nanosleep(&pause, NULL);
+        sleep_us(STOP_LOOK_US);
     if (engine->queue != NULL)
         op_queue_close(engine->queue);
     for (int i = 0; engine->workers != NULL && i < engine->worker_count; i++) {
-        if (engine->workers[i].started)
-            pthread_join(engine->workers[i].thread, NULL);
+        thread_join(&engine->workers[i].thread);
         worker_fini(&engine->workers[i]);
     }
     op_queue_free(&engine->queue);

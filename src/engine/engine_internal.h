@@ -17,11 +17,11 @@
 #ifndef HOLDFAST_ENGINE_INTERNAL_H
 #define HOLDFAST_ENGINE_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "holdfast/engine.h"
 #include "holdfast/op_queue.h"
+#include "holdfast/thread.h"
 
 #define ENGINE_ARRAYS 20   /* the most array parameters of one statement */
 #define BATCH_MOST    1024 /* the most that batch_max can be */
@@ -42,8 +42,7 @@ struct engine {
 struct worker {
     struct engine *engine;
     struct node *node;
-    pthread_t thread;
-    bool started;
+    struct thread thread;
     unsigned replan_seen;
     _Atomic bool up; /* it had a connection when it last looked */
     uint64_t random; /* state of the jitter */

@@ -3,17 +3,13 @@
  */
 #include "engine_internal.h"
 
-#include <time.h>
-
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
 #define LATER_BASE_US  10000 /* 10, 20, 40 ms ... */
 #define LATER_MOST_US  320000
 #define REPLAN_BATCHES 1000
-#define LEAVE_PAUSE_NS                                                                             \
-    (20 * 1000 * 1000) /* so that another worker takes what this one can't run                     \
-                        */
+#define LEAVE_PAUSE_US (20 * TIME_US_PER_MS) /* so that another takes what this one can't run */
 
 /* xorshift64*: for jitter only. */
 static uint64_t
@@ -102,7 +98,6 @@ somebody_is_up(const struct engine *engine)
 static void
 do_without_store(struct worker *worker, int count)
 {
-    const struct timespec pause = { .tv_nsec = LEAVE_PAUSE_NS };
     if (!somebody_is_up(worker->engine)) {
         for (int i = 0; i < count; i++)
             engine_refuse(worker->engine, worker->ops[i], HF_STORE_UNAVAILABLE);
@@ -110,7 +105,7 @@ do_without_store(struct worker *worker, int count)
     }
     for (int i = count - 1; i >= 0; i--)
         op_queue_put_back(worker->engine->queue, worker->ops[i]);
-    nanosleep(&pause, NULL);
+    sleep_us(LEAVE_PAUSE_US);
 }
 
 static void

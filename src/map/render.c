@@ -12,7 +12,8 @@
 #include "holdfast/json.h"
 #include "map_internal.h"
 
-#define SEAT_TAIL_BYTES 96   /* status, version, held_until and braces of one seat: 84 at the most \
+#define SEAT_TAIL_BYTES                                                                            \
+    96                       /* status, version, held_until and braces of one seat: 84 at the most \
                               */
 #define SEATS_FRAME_BYTES 16 /* the list's name and brackets */
 #define GZIP_LEVEL        1  /* a map compresses well; time counts more than the last tenth */

@@ -11,9 +11,10 @@
 #include "holdfast/metrics.h"
 #include "upkeep_internal.h"
 
-#define RETRY_US       (50 * TIME_US_PER_MS)
-#define RETRY_FAULT_US (1 * (int64_t)TIME_US_PER_S) /* after a fault of ours: it may happen again  \
-                                                     */
+#define RETRY_US (50 * TIME_US_PER_MS)
+#define RETRY_FAULT_US                                                                             \
+    (1 * (int64_t)TIME_US_PER_S) /* after a fault of ours: it may happen again                     \
+                                  */
 
 struct expiry {
     struct op op; /* first: the engine gives it back */

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "holdfast/events.h"
 #include "holdfast/log.h"
@@ -20,7 +19,7 @@
 #include "upkeep_internal.h"
 
 #define WATCH_US      (2500 * (int64_t)TIME_US_PER_MS) /* two heartbeats, and half of one to be late */
-#define LOOK_MS       100
+#define LOOK_US       (100 * TIME_US_PER_MS)
 #define ALONE_READ_US (2 * (int64_t)TIME_US_PER_S)
 #define JOIN_US       (5 * (int64_t)TIME_US_PER_S)
 
@@ -72,14 +71,6 @@ read_heartbeat(struct upkeep *upkeep)
     return at;
 }
 
-static void
-pause_ms(long ms)
-{
-    struct timespec wait = { ms / 1000, ms % 1000 * 1000000 };
-
-    nanosleep(&wait, NULL);
-}
-
 /* True: the row stood still as *seen_at has it. False: it moved (or is gone: then *seen_at is 0).
  */
 static bool
@@ -89,7 +80,7 @@ stands_still(struct upkeep *upkeep, struct db_time *seen_at)
 
     *seen_at = read_heartbeat(upkeep);
     while (seen_at->us != 0 && mono_now().us < end.us) {
-        pause_ms(LOOK_MS);
+        sleep_us(LOOK_US);
         struct db_time now_at = read_heartbeat(upkeep);
         if (now_at.us != seen_at->us) {
             seen_at->us = now_at.us == 0 ? 0 : seen_at->us;

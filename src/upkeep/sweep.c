@@ -9,11 +9,12 @@
 #include "holdfast/log.h"
 #include "upkeep_internal.h"
 
-#define REAP_LINES      1000
-#define REAP_OVER_US    (500 * (int64_t)TIME_US_PER_MS) /* who has the timer is given that long */
-#define PURGE_ROWS      5000
-#define BATCHES_KEEP_US (3600 * (int64_t)TIME_US_PER_S) /* far longer than an outcome can be lost  \
-                                                         */
+#define REAP_LINES   1000
+#define REAP_OVER_US (500 * (int64_t)TIME_US_PER_MS) /* who has the timer is given that long */
+#define PURGE_ROWS   5000
+#define BATCHES_KEEP_US                                                                            \
+    (3600 * (int64_t)TIME_US_PER_S) /* far longer than an outcome can be lost                      \
+                                     */
 
 static struct mono_time
 statement_deadline(void)

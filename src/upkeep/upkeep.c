@@ -6,7 +6,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "holdfast/desk.h"
 #include "holdfast/log.h"
@@ -18,9 +17,10 @@
 #define CLOCK_US     (250 * (int64_t)TIME_US_PER_MS)
 #define REPLAN_US                                                                                  \
     (10 * (int64_t)TIME_US_PER_S) /* plans made on small tables are ruinous on large ones */
-#define PURGE_US    (60 * (int64_t)TIME_US_PER_S)
-#define AT_ONCE_US  (200 * (int64_t)TIME_US_PER_MS) /* when a bounded sweep left something */
-#define STACK_BYTES (256 * 1024)
+#define PURGE_US       (60 * (int64_t)TIME_US_PER_S)
+#define AT_ONCE_US     (200 * (int64_t)TIME_US_PER_MS) /* when a bounded sweep left something */
+#define EXPIRY_LOOK_US (2 * TIME_US_PER_MS)
+#define STACK_BYTES    (256 * 1024)
 
 /* True, once, when its time has come; it comes again after `every_us`. */
 static bool
@@ -151,19 +151,6 @@ upkeep_new(struct node *node)
     return upkeep;
 }
 
-static bool
-thread_start(struct upkeep *upkeep)
-{
-    pthread_attr_t attributes;
-
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    bool started = pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 &&
-                   pthread_create(&upkeep->thread, &attributes, upkeep_main, upkeep) == 0;
-    pthread_attr_destroy(&attributes);
-    return started;
-}
-
 struct upkeep *
 upkeep_start(struct node *node, char *error, size_t error_bytes)
 {
@@ -176,7 +163,7 @@ upkeep_start(struct node *node, char *error, size_t error_bytes)
         upkeep_free(upkeep);
         return NULL;
     }
-    if (!thread_start(upkeep)) {
+    if (!thread_start(&upkeep->thread, STACK_BYTES, upkeep_main, upkeep)) {
         snprintf(error, error_bytes, "no thread for upkeep");
         presence_leave(upkeep);
         upkeep_free(upkeep);
@@ -189,10 +176,8 @@ upkeep_start(struct node *node, char *error, size_t error_bytes)
 static void
 wait_for_expiries(struct upkeep *upkeep)
 {
-    struct timespec pause = { 0, 2 * 1000000 };
-
     while (atomic_load(&upkeep->expiring) > 0)
-        nanosleep(&pause, NULL);
+        sleep_us(EXPIRY_LOOK_US);
 }
 
 static bool
@@ -212,7 +197,7 @@ upkeep_stop(struct upkeep **upkeep)
     self->stopping = true;
     pthread_cond_signal(&self->wake);
     lock_drop(&self->lock);
-    pthread_join(self->thread, NULL);
+    thread_join(&self->thread);
     wait_for_expiries(self);
     if (is_quiet(self->node))
         presence_leave(self);

@@ -10,12 +10,12 @@
 #ifndef HOLDFAST_UPKEEP_INTERNAL_H
 #define HOLDFAST_UPKEEP_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "holdfast/cold.h"
 #include "holdfast/engine.h"
 #include "holdfast/lock.h"
+#include "holdfast/thread.h"
 #include "holdfast/upkeep.h"
 
 #define UPKEEP_STATEMENT_US (700 * TIME_US_PER_MS) /* none of ours may stall the wheels longer */
@@ -24,7 +24,7 @@
 struct upkeep {
     struct node *node;
     struct pg *pg;
-    pthread_t thread;
+    struct thread thread;
 
     struct lock lock; /* rank NODES */
     pthread_cond_t wake;
