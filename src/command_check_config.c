@@ -143,13 +143,13 @@ doubt_postgres(const struct config *config)
 static void
 doubt_redis(const struct config *config)
 {
-    struct warm *warm = config->redis_url[0] != '\0' ? warm_new(config) : NULL;
+    struct warm_tier *tier = warm_tier_new(config);
+    struct warm *warm = tier != NULL ? warm_new(config, tier) : NULL;
 
-    if (warm == NULL)
-        return;
-    if (!warm_ping(warm))
+    if (warm != NULL && warm_is_on(warm) && !warm_ping(warm))
         warn("Redis doesn't answer: the server works without it, more slowly");
     warm_free(&warm);
+    warm_tier_free(&tier);
 }
 
 int

@@ -198,6 +198,7 @@ forget_everything(void *context)
         events_forget(node->events);
     if (node->maps != NULL)
         seat_maps_forget(node->maps);
+    warm_tier_distrust(node->tier, "Postgres is another one");
 }
 
 /* --- rooms, in the order of their start ---------------------------------------------------- */
@@ -248,8 +249,9 @@ start_base(struct server *server)
     raise_descriptor_limit(node->config);
     node->clock = db_clock_new();
     node->identity = pg_identity_new();
-    if (node->clock == NULL || node->identity == NULL)
-        return failed("the clock");
+    node->tier = warm_tier_new(node->config);
+    if (node->clock == NULL || node->identity == NULL || node->tier == NULL)
+        return failed("what all rooms share");
     return true;
 }
 
@@ -415,6 +417,8 @@ stop_rooms(struct server *server, struct mono_time deadline)
     api_free(&server->api);
     if (node->identity != NULL)
         pg_identity_free(&node->identity);
+    if (node->tier != NULL)
+        warm_tier_free(&node->tier);
     if (node->clock != NULL)
         db_clock_free(&node->clock);
 }

@@ -30,6 +30,7 @@ struct node {
     struct events *events;
     struct seat_maps *maps;
     struct pg_identity *identity;
+    struct warm_tier *tier;
     struct engine *engine;
     struct desk *desk;
 };
@@ -47,9 +48,8 @@ int64_t engine_queue_depth(struct engine *engine);
 /* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL.
  */
 void engine_stop(struct engine **engine, struct mono_time deadline);
-/* True while the last use of Postgres / Redis by a worker worked. For /ready. */
+/* True while the last use of Postgres by a worker worked. For /ready. */
 bool engine_store_is_up(const struct engine *engine);
-bool engine_warm_is_up(const struct engine *engine);
 /* Workers plan their statements anew before the next batch (after an import). */
 void engine_replan(struct engine *engine);
 

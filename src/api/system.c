@@ -32,6 +32,7 @@ struct readiness {
     enum api_phase phase;
     bool postgres_is_up;
     bool redis_is_on, redis_is_up;
+    enum breaker_state breaker;
 };
 
 static struct readiness
@@ -41,8 +42,10 @@ readiness_of(struct api *api)
     const struct engine *engine = api->node->engine;
 
     now.postgres_is_up = engine != NULL && engine_store_is_up(engine);
-    now.redis_is_on = api->node->config->redis_url[0] != '\0';
-    now.redis_is_up = engine != NULL && engine_warm_is_up(engine);
+    now.redis_is_on = api->node->tier != NULL && warm_tier_is_on(api->node->tier);
+    if (now.redis_is_on)
+        now.breaker = breaker_state(warm_tier_breaker(api->node->tier));
+    now.redis_is_up = now.breaker == BREAKER_CLOSED;
     return now;
 }
 
@@ -78,6 +81,8 @@ write_readiness(struct buf *body, const struct readiness *now)
     json_field_text(&w, "status", slice_of(readiness_word(now)));
     json_field_text(&w, "postgres", slice_of(now->postgres_is_up ? "up" : "down"));
     json_field_text(&w, "redis", slice_of(redis));
+    if (now->redis_is_on)
+        json_field_text(&w, "redis_breaker", slice_of(breaker_state_word(now->breaker)));
     json_field_bool(&w, "draining", now->phase >= API_DRAINING);
     json_object_end(&w);
 }

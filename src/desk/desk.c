@@ -166,7 +166,7 @@ desk_thread_start(struct desk_thread *self, struct node *node, struct desk *desk
     self->desk = desk;
     self->tools.node = node;
     self->tools.pg = pg_new(node->config, "holdfast desk", node->identity, node->clock);
-    self->tools.warm = warm_new(node->config);
+    self->tools.warm = warm_new(node->config, node->tier);
     if (self->tools.pg == NULL || self->tools.warm == NULL)
         return false;
     return thread_start(&self->thread, DESK_STACK_BYTES, desk_main, self);

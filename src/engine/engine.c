@@ -23,7 +23,7 @@ worker_init(struct worker *worker, struct engine *engine)
     worker->node = engine->node;
     worker->random = hash_seeded(&worker, sizeof(worker)) | 1;
     worker->pg = pg_new(config, "holdfast-worker", engine->node->identity, engine->node->clock);
-    worker->warm = warm_new(config);
+    worker->warm = warm_new(config, engine->node->tier);
     worker->ops = calloc((size_t)config->batch_max, sizeof(*worker->ops));
     return worker->pg != NULL && worker->warm != NULL && worker->ops != NULL;
 }
@@ -54,7 +54,6 @@ engine_start(struct node *node)
     engine->node = node;
     engine->worker_count = (int)node->config->workers;
     engine->store_up = true;
-    engine->warm_up = true;
     engine->queue = op_queue_new(node->config->queue_max);
     engine->workers = calloc((size_t)engine->worker_count, sizeof(*engine->workers));
     bool ready = engine->queue != NULL && engine->workers != NULL;
@@ -102,12 +101,6 @@ bool
 engine_store_is_up(const struct engine *engine)
 {
     return atomic_load(&engine->store_up);
-}
-
-bool
-engine_warm_is_up(const struct engine *engine)
-{
-    return atomic_load(&engine->warm_up);
 }
 
 void

@@ -36,7 +36,7 @@ struct engine {
     struct worker *workers;
     _Atomic int64_t outstanding;
     _Atomic unsigned replan; /* counts up when plans should be made anew */
-    _Atomic bool store_up, warm_up;
+    _Atomic bool store_up;
 };
 
 struct worker {

@@ -126,7 +126,6 @@ run(struct worker *worker, int count)
         solo_run(worker, worker->ops[0]);
     else
         batch_run(worker, worker->ops, count);
-    atomic_store_explicit(&engine->warm_up, warm_is_up(worker->warm), memory_order_relaxed);
 }
 
 void *worker_main(void *context);

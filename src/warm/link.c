@@ -16,12 +16,12 @@
 #include "holdfast/metrics.h"
 
 void
-warm_link_init(struct warm_link *link, const char *url, int64_t timeout_ms)
+warm_link_init(struct warm_link *link, const struct config *config, struct warm_tier *tier)
 {
-    *link = (struct warm_link){ 0 };
-    link->usable = warm_address_parse(slice_of(url), &link->address);
-    link->timeout.tv_sec = timeout_ms / 1000;
-    link->timeout.tv_usec = timeout_ms % 1000 * 1000;
+    *link = (struct warm_link){ .tier = tier };
+    link->usable = warm_address_parse(slice_of(config->redis_url), &link->address);
+    link->timeout.tv_sec = config->redis_timeout_ms / 1000;
+    link->timeout.tv_usec = config->redis_timeout_ms % 1000 * 1000;
     if (!link->usable) {
         LOG_EVENT(LOG_ERROR, "redis_url_bad",
                   log_text("hint", "redis://[[user]:password@]host[:port][/db] or unix:/path"));
@@ -48,22 +48,19 @@ link_failed(struct warm_link *link, const char *why)
     }
     metric_add(METRIC_REDIS_FAILURES_TOTAL, 1);
     metric_set(METRIC_REDIS_UP, 0);
-    warm_breaker_note(&link->breaker, mono_now(), false);
+    breaker_failed(warm_tier_breaker(link->tier), mono_now());
     warm_link_close(link);
 }
 
 void
 warm_link_worked(struct warm_link *link)
 {
-    if (link->breaker.worked) {
-        return;
-    }
+    breaker_worked(warm_tier_breaker(link->tier), mono_now());
     if (link->logged[0] != '\0') {
         LOG_EVENT(LOG_INFO, "redis_up", log_text("error", ""));
         link->logged[0] = '\0';
     }
     metric_set(METRIC_REDIS_UP, 1);
-    warm_breaker_note(&link->breaker, mono_now(), true);
 }
 
 /* --- sending and receiving --------------------------------------------------- */
@@ -266,12 +263,10 @@ link_connect(struct warm_link *link)
 bool
 warm_link_open(struct warm_link *link)
 {
-    if (link->context != NULL) {
-        return true;
-    }
-    if (!link->usable || !warm_breaker_allows(&link->breaker, mono_now()) || !link_connect(link)) {
+    if (!link->usable || !breaker_allows(warm_tier_breaker(link->tier), mono_now())) {
+        metric_add(METRIC_REDIS_FALLBACKS_TOTAL, 1);
+        warm_link_close(link); /* what it was doing is of no use to anybody any more */
         return false;
     }
-    warm_link_worked(link);
-    return true;
+    return link->context != NULL || link_connect(link);
 }

@@ -17,15 +17,15 @@
 #define SEATS_PER_CALL 400 /* of one event: bounds a script's run and its unpack() */
 
 struct warm *
-warm_new(const struct config *config)
+warm_new(const struct config *config, struct warm_tier *tier)
 {
     struct warm *warm = calloc(1, sizeof(*warm));
     if (warm == NULL) {
         return NULL;
     }
-    warm->on = config->redis_url != NULL && config->redis_url[0] != '\0';
+    warm->on = warm_tier_is_on(tier);
     if (warm->on) {
-        warm_link_init(&warm->link, config->redis_url, config->redis_timeout_ms);
+        warm_link_init(&warm->link, config, tier);
     }
     return warm;
 }
@@ -49,12 +49,6 @@ bool
 warm_is_on(const struct warm *warm)
 {
     return warm->on;
-}
-
-bool
-warm_is_up(const struct warm *warm)
-{
-    return !warm->on || warm->link.breaker.worked;
 }
 
 static bool

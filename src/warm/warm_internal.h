@@ -1,7 +1,8 @@
 /*
  * warm_internal.h - what the files of the warm room share.
  *
- * address.c reads redis_url, link.c owns the connection (breaker.c says when it may be used),
+ * tier.c is what all connections of a node share (breaker.c says when Redis may be used), address.c
+ * reads redis_url, link.c owns one connection,
  * keys.c builds every key and values.c what stands under them, calls.c keeps what was sent until
  * its reply was read, warm.c is the contract.
  */
@@ -69,17 +70,6 @@ struct warm_address {
 /* redis://[[user]:password@]host[:port][/db] or unix:/path. False: it is neither. */
 bool warm_address_parse(struct slice url, struct warm_address *address);
 
-/* --- breaker.c ---------------------------------------------------------------- */
-
-/* After a failure Redis is left alone for a while: no batch after batch waits for its timeout. */
-struct warm_breaker {
-    bool worked; /* the last use did */
-    int64_t pause_us;
-    struct mono_time try_at;
-};
-bool warm_breaker_allows(const struct warm_breaker *breaker, struct mono_time now);
-void warm_breaker_note(struct warm_breaker *breaker, struct mono_time now, bool worked);
-
 /* --- link.c ------------------------------------------------------------------- */
 
 struct warm_link {
@@ -88,13 +78,14 @@ struct warm_link {
     struct warm_address address;
     struct timeval timeout;
 
+    struct warm_tier *tier;
+
     redisContext *context; /* NULL: not connected */
-    struct warm_breaker breaker;
     char sha[SCRIPT_COUNT][41];
     char logged[160]; /* each change once */
 };
 
-void warm_link_init(struct warm_link *link, const char *url, int64_t timeout_ms);
+void warm_link_init(struct warm_link *link, const struct config *config, struct warm_tier *tier);
 void warm_link_close(struct warm_link *link);
 
 /* Connects if need be and allowed. False at once while the breaker is open. */

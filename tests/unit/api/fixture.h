@@ -31,7 +31,7 @@ static struct fixture {
     struct http_handler handler;
     struct http_exchange exchange;
     bool is_sent;
-    bool store_is_up, warm_is_up;
+    bool store_is_up;
     struct op *op; /* the last one that reached the engine */
     int op_count;
     void (*on_op)(struct op *op); /* NULL: the op stays unanswered */
@@ -70,13 +70,6 @@ engine_store_is_up(const struct engine *engine)
 {
     (void)engine;
     return fx.store_is_up;
-}
-
-bool
-engine_warm_is_up(const struct engine *engine)
-{
-    (void)engine;
-    return fx.warm_is_up;
 }
 
 void
@@ -133,7 +126,7 @@ fixture_up(void **state)
         fail_msg("%s", error);
     fx.handler = api_http_handler(fx.api);
     api_set_phase(fx.api, API_SERVING);
-    fx.store_is_up = fx.warm_is_up = true;
+    fx.store_is_up = true;
     return 0;
 }
 

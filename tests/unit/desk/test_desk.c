@@ -58,9 +58,10 @@ pg_last_error(const struct pg *pg)
 }
 
 struct warm *
-warm_new(const struct config *config)
+warm_new(const struct config *config, struct warm_tier *tier)
 {
     (void)config;
+    (void)tier;
     return malloc(1);
 }
 

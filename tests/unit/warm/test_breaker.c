@@ -1,4 +1,4 @@
-/* How long Redis is left alone after failures; and a warm tier that is off. */
+/* How the breaker opens, probes and closes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,84 +6,143 @@
 
 #include <cmocka.h>
 
-#include "warm_internal.h"
+#include "holdfast/breaker.h"
+
+static const struct breaker_limits limits = {
+    .failures_to_open = 5, .pause_min_us = 1000, .pause_max_us = 30000, .trial_us = 500
+};
+static struct breaker *breaker;
+static int told[3];
+
+static void
+count(void *context, enum breaker_state state)
+{
+    (void)context;
+    told[state]++;
+}
 
 static struct mono_time
-at_ms(int64_t ms)
+at(int64_t us)
 {
-    return (struct mono_time){ 1000000000 + ms * TIME_US_PER_MS };
+    return (struct mono_time){ 1000000000 + us };
+}
+
+static int
+up(void **state)
+{
+    (void)state;
+    told[0] = told[1] = told[2] = 0;
+    breaker = breaker_new(&limits, count, NULL);
+    return breaker == NULL;
+}
+
+static int
+down(void **state)
+{
+    (void)state;
+    breaker_free(&breaker);
+    return 0;
 }
 
 static void
-the_first_use_is_allowed_but_proves_nothing_yet(void **state)
+fail_times(int times, int64_t us)
 {
-    (void)state;
-    struct warm_breaker breaker = { 0 };
-    assert_true(warm_breaker_allows(&breaker, at_ms(0)));
-    assert_false(breaker.worked);
+    for (int i = 0; i < times; i++)
+        breaker_failed(breaker, at(us));
 }
 
 static void
-pauses_double_up_to_a_second(void **state)
+five_failures_in_a_row_open_it(void **state)
 {
     (void)state;
-    struct warm_breaker breaker = { 0 };
-    static const int pauses[] = { 100, 200, 400, 800, 1000, 1000 };
+    fail_times(4, 0);
+    assert_true(breaker_allows(breaker, at(0)));
+    breaker_worked(breaker, at(0));
+    fail_times(4, 0);
+    assert_int_equal(breaker_state(breaker), BREAKER_CLOSED);
+    fail_times(1, 0);
+    assert_int_equal(breaker_state(breaker), BREAKER_OPEN);
+    assert_false(breaker_allows(breaker, at(1000000)));
+    fail_times(3, 0); /* those that were under way */
+    assert_int_equal(told[BREAKER_OPEN], 1);
+}
+
+static void
+probes_come_after_pauses_that_double_up_to_the_longest(void **state)
+{
+    (void)state;
+    static const int64_t pauses[] = { 1000, 2000, 4000, 8000, 16000, 30000, 30000 };
     int64_t now = 0;
+    fail_times(5, now);
     for (size_t i = 0; i < sizeof(pauses) / sizeof(pauses[0]); i++) {
-        warm_breaker_note(&breaker, at_ms(now), false);
-        assert_false(warm_breaker_allows(&breaker, at_ms(now + pauses[i] - 1)));
-        assert_true(warm_breaker_allows(&breaker, at_ms(now + pauses[i])));
+        assert_false(breaker_probe_is_due(breaker, at(now + pauses[i] - 1)));
         now += pauses[i];
+        assert_true(breaker_probe_is_due(breaker, at(now)));
+        breaker_probed(breaker, at(now), false);
     }
 }
 
 static void
-a_success_ends_the_pause(void **state)
+half_open_lets_one_use_try(void **state)
 {
     (void)state;
-    struct warm_breaker breaker = { 0 };
-    warm_breaker_note(&breaker, at_ms(0), false);
-    warm_breaker_note(&breaker, at_ms(1), false);
-    warm_breaker_note(&breaker, at_ms(2), true);
-    assert_true(breaker.worked);
-    assert_true(warm_breaker_allows(&breaker, at_ms(2)));
-    warm_breaker_note(&breaker, at_ms(3), false);
-    assert_true(warm_breaker_allows(&breaker, at_ms(103)));
+    fail_times(5, 0);
+    breaker_probed(breaker, at(1000), true);
+    assert_int_equal(breaker_state(breaker), BREAKER_HALF_OPEN);
+    assert_true(breaker_allows(breaker, at(1000)));
+    assert_false(breaker_allows(breaker, at(1000)));
+    breaker_worked(breaker, at(1010));
+    assert_int_equal(breaker_state(breaker), BREAKER_CLOSED);
+    assert_true(breaker_allows(breaker, at(1010)));
+    assert_int_equal(told[BREAKER_HALF_OPEN] + told[BREAKER_CLOSED], 2);
 }
 
 static void
-without_a_url_everything_is_off_and_harmless(void **state)
+a_trial_that_fails_opens_it_for_longer(void **state)
 {
     (void)state;
-    char empty[] = "";
-    struct config config = { .redis_url = empty, .redis_timeout_ms = 50 };
-    struct warm *warm = warm_new(&config);
-    struct warm_hold hold = { .seat = SLICE_LITERAL("1") };
-    char *json;
-    size_t len;
-    assert_non_null(warm);
-    assert_false(warm_is_on(warm));
-    assert_true(warm_is_up(warm));
-    assert_false(warm_ping(warm));
-    assert_false(warm_put(warm, &hold, 1));
-    assert_false(warm_remove(warm, &hold, 1));
-    assert_true(warm_collect(warm));
-    assert_false(warm_get_seat(warm, SLICE_LITERAL("o"), SLICE_LITERAL("e"), SLICE_LITERAL("s"),
-                               &json, &len));
-    assert_int_equal(warm_count(warm, SLICE_LITERAL("o"), SLICE_LITERAL("e")), -1);
-    warm_free(&warm);
-    assert_null(warm);
+    fail_times(5, 0);
+    breaker_probed(breaker, at(1000), true);
+    assert_true(breaker_allows(breaker, at(1000)));
+    breaker_failed(breaker, at(1010));
+    assert_int_equal(breaker_state(breaker), BREAKER_OPEN);
+    assert_false(breaker_probe_is_due(breaker, at(1010 + 1999)));
+    assert_true(breaker_probe_is_due(breaker, at(1010 + 2000)));
+}
+
+static void
+a_trial_that_nobody_reports_on_is_given_to_another(void **state)
+{
+    (void)state;
+    fail_times(5, 0);
+    breaker_probed(breaker, at(1000), true);
+    assert_true(breaker_allows(breaker, at(1000)));
+    assert_false(breaker_allows(breaker, at(1499)));
+    assert_true(breaker_allows(breaker, at(1500)));
+}
+
+static void
+a_success_of_before_does_not_close_what_opened_since(void **state)
+{
+    (void)state;
+    fail_times(5, 0);
+    breaker_worked(breaker, at(10));
+    assert_int_equal(breaker_state(breaker), BREAKER_OPEN);
 }
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_use_is_allowed_but_proves_nothing_yet),
-        cmocka_unit_test(pauses_double_up_to_a_second),
-        cmocka_unit_test(a_success_ends_the_pause),
-        cmocka_unit_test(without_a_url_everything_is_off_and_harmless),
+        cmocka_unit_test_setup_teardown(five_failures_in_a_row_open_it, up, down),
+        cmocka_unit_test_setup_teardown(probes_come_after_pauses_that_double_up_to_the_longest, up,
+                                        down),
+        cmocka_unit_test_setup_teardown(half_open_lets_one_use_try, up, down),
+        cmocka_unit_test_setup_teardown(a_trial_that_fails_opens_it_for_longer, up, down),
+        cmocka_unit_test_setup_teardown(a_trial_that_nobody_reports_on_is_given_to_another, up,
+                                        down),
+        cmocka_unit_test_setup_teardown(a_success_of_before_does_not_close_what_opened_since, up,
+                                        down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

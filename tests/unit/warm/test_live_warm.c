@@ -16,6 +16,7 @@
 #include "warm_internal.h"
 
 static struct config config;
+static struct warm_tier *tier;
 static struct warm *warm;
 static redisContext *admin; /* a plain connection beside the one under test */
 static char event_text[32];
@@ -129,7 +130,8 @@ open_case(void **state)
     }
     snprintf(event_text, sizeof(event_text), "test-%d-%d", (int)getpid(), ++number);
     event = slice_of(event_text);
-    warm = warm_new(&config);
+    tier = warm_tier_new(&config);
+    warm = warm_new(&config, tier);
     return warm == NULL;
 }
 
@@ -141,6 +143,7 @@ close_case(void **state)
         return 0;
     }
     warm_free(&warm);
+    warm_tier_free(&tier);
     char pattern[64];
     snprintf(pattern, sizeof(pattern), "*event:%s}*", event_text);
     redisReply *keys = redis("KEYS %s", pattern);
@@ -344,7 +347,7 @@ keys_of_another_type_are_replaced(void **state)
     size_t len;
     assert_false(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
     assert_int_equal(warm_count(warm, ORG, event), -1);
-    assert_true(warm_is_up(warm)); /* a wrong key is no outage */
+    assert_non_null(warm->link.context); /* a wrong key is no outage */
     put_one(hold);
     assert_int_equal(warm_count(warm, ORG, event), 1);
     assert_true(warm_get_seat(warm, ORG, event, SLICE_LITERAL("A1"), &json, &len));
@@ -421,29 +424,21 @@ forgotten_scripts_are_loaded_and_the_calls_sent_again(void **state)
 }
 
 static void
-a_lost_connection_costs_one_call_and_a_pause(void **state)
+a_lost_connection_costs_one_call(void **state)
 {
     (void)state;
     REDIS_OR_SKIP();
     assert_true(warm_ping(warm));
-    assert_true(warm_is_up(warm));
     shutdown(warm->link.context->fd, SHUT_RDWR);
     struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
     assert_false(warm_put(warm, &hold, 1) && warm_collect(warm));
-    assert_false(warm_is_up(warm));
-    assert_false(warm_put(warm, &hold, 1)); /* in the pause */
-    assert_true(warm_collect(warm));        /* nothing is due */
-    struct mono_time deadline = { mono_now().us + 10 * TIME_US_PER_S };
-    while (!warm_ping(warm)) {
-        assert_true(mono_now().us < deadline.us);
-        usleep(10000);
-    }
-    assert_true(warm_is_up(warm));
+    assert_true(warm_put(warm, &hold, 1) && warm_collect(warm)); /* it connects anew */
+    assert_int_equal(breaker_state(warm_tier_breaker(tier)), BREAKER_CLOSED);
 }
 
 /* A listener that accepts (its backlog does) and never answers, as a stopped Redis does. */
 static void
-a_redis_that_hangs_costs_its_timeout_once_a_pause(void **state)
+a_redis_that_hangs_is_left_alone_after_five_timeouts(void **state)
 {
     (void)state;
     REDIS_OR_SKIP();
@@ -466,15 +461,19 @@ a_redis_that_hangs_costs_its_timeout_once_a_pause(void **state)
     struct config hanging = config;
     hanging.redis_url = url;
     hanging.redis_timeout_ms = 30;
-    struct warm *stopped = warm_new(&hanging);
+    struct warm_tier *its_tier = warm_tier_new(&hanging);
+    struct warm *stopped = warm_new(&hanging, its_tier);
     assert_non_null(stopped);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(breaker_state(warm_tier_breaker(its_tier)), BREAKER_CLOSED);
+        assert_false(warm_ping(stopped));
+    }
+    assert_int_equal(breaker_state(warm_tier_breaker(its_tier)), BREAKER_OPEN);
     struct mono_time began = mono_now();
-    assert_false(warm_ping(stopped));
-    assert_true(mono_now().us - began.us < 5 * TIME_US_PER_S);
-    began = mono_now();
     assert_false(warm_ping(stopped)); /* at once */
     assert_true(mono_now().us - began.us < 20 * TIME_US_PER_MS);
     warm_free(&stopped);
+    warm_tier_free(&its_tier);
     close(fd);
     unlink(path);
 }
@@ -503,9 +502,9 @@ main(void)
                                         open_case, close_case),
         cmocka_unit_test_setup_teardown(forgotten_scripts_are_loaded_and_the_calls_sent_again,
                                         open_case, close_case),
-        cmocka_unit_test_setup_teardown(a_lost_connection_costs_one_call_and_a_pause, open_case,
+        cmocka_unit_test_setup_teardown(a_lost_connection_costs_one_call, open_case,
                                         close_case),
-        cmocka_unit_test_setup_teardown(a_redis_that_hangs_costs_its_timeout_once_a_pause,
+        cmocka_unit_test_setup_teardown(a_redis_that_hangs_is_left_alone_after_five_timeouts,
                                         open_case, close_case),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -1,0 +1,189 @@
+/*
+ * tier.c - what a node's connections to Redis share: the breaker, and which events are trusted.
+ *
+ * An event is trusted if it was rebuilt in the present generation. The table of such events is
+ * small and of a fixed size; an event that lost its place is only rebuilt once more.
+ */
+#include "warm_internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "holdfast/lock.h"
+#include "holdfast/log.h"
+#include "holdfast/metrics.h"
+
+#define TRUSTED_MAX  4096 /* a power of two */
+#define TRUSTED_WAYS 4    /* places that an event may be in */
+
+struct trusted {
+    uint64_t event; /* hash of org and event; 0: a free place */
+    uint64_t generation;
+    uint64_t asked; /* when it was last asked for, counted in questions */
+};
+
+struct warm_tier {
+    /* fixed after warm_tier_new */
+    bool on;
+    struct breaker *breaker;
+
+    _Atomic uint64_t generation;
+
+    struct lock lock; /* rank WARM_TIER */
+
+    /* guarded by lock */
+    uint64_t asked;
+    struct trusted trusted[TRUSTED_MAX];
+};
+
+static void
+breaker_changed(void *context, enum breaker_state state)
+{
+    struct warm_tier *tier = context;
+
+    LOG_EVENT(state == BREAKER_OPEN ? LOG_WARN : LOG_INFO, "redis_breaker",
+              log_text("state", breaker_state_word(state)));
+    switch (state) {
+    case BREAKER_OPEN:
+        metric_add(METRIC_BREAKER_OPENED_TOTAL, 1);
+        break;
+    case BREAKER_HALF_OPEN:
+        metric_add(METRIC_BREAKER_HALF_OPENED_TOTAL, 1);
+        break;
+    case BREAKER_CLOSED:
+        metric_add(METRIC_BREAKER_CLOSED_TOTAL, 1);
+        warm_tier_distrust(tier, "it was away");
+        break;
+    }
+}
+
+struct warm_tier *
+warm_tier_new(const struct config *config)
+{
+    static const struct breaker_limits limits = { .failures_to_open = 5,
+                                                  .pause_min_us = 1 * TIME_US_PER_S,
+                                                  .pause_max_us = 30 * (int64_t)TIME_US_PER_S,
+                                                  .trial_us = 2 * TIME_US_PER_S };
+    struct warm_tier *tier = calloc(1, sizeof(*tier));
+    if (tier == NULL)
+        return NULL;
+    lock_init(&tier->lock, LOCK_WARM_TIER);
+    tier->on = config->redis_url != NULL && config->redis_url[0] != '\0';
+    tier->generation = 1;
+    tier->breaker = breaker_new(&limits, breaker_changed, tier);
+    if (tier->breaker == NULL)
+        warm_tier_free(&tier);
+    return tier;
+}
+
+void
+warm_tier_free(struct warm_tier **tier)
+{
+    if (*tier == NULL)
+        return;
+    breaker_free(&(*tier)->breaker);
+    lock_fini(&(*tier)->lock);
+    free(*tier);
+    *tier = NULL;
+}
+
+bool
+warm_tier_is_on(const struct warm_tier *tier)
+{
+    return tier->on;
+}
+
+struct breaker *
+warm_tier_breaker(struct warm_tier *tier)
+{
+    return tier->breaker;
+}
+
+uint64_t
+warm_tier_generation(const struct warm_tier *tier)
+{
+    return atomic_load_explicit(&tier->generation, memory_order_acquire);
+}
+
+void
+warm_tier_distrust(struct warm_tier *tier, const char *why)
+{
+    if (!tier->on)
+        return;
+    uint64_t generation = atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
+    LOG_EVENT(LOG_WARN, "warm_tier_distrusted", log_text("why", why),
+              log_int("generation", (int64_t)generation));
+}
+
+/* --- events ------------------------------------------------------------------------ */
+
+static uint64_t
+event_hash(struct slice org, struct slice event)
+{
+    uint64_t hash = hash_seeded(event.ptr, event.len) ^ hash_seeded(org.ptr, org.len) * UINT64_C(3);
+    return hash != 0 ? hash : 1;
+}
+
+/* The event's place, or NULL. */
+static struct trusted *
+find_locked(struct warm_tier *tier, uint64_t event)
+{
+    for (unsigned way = 0; way < TRUSTED_WAYS; way++) {
+        struct trusted *place = &tier->trusted[(event + way) % TRUSTED_MAX];
+        if (place->event == event)
+            return place;
+    }
+    return NULL;
+}
+
+/* Its own place, a free one, or that of the least lately asked. */
+static struct trusted *
+place_locked(struct warm_tier *tier, uint64_t event)
+{
+    struct trusted *best = find_locked(tier, event);
+    for (unsigned way = 0; best == NULL && way < TRUSTED_WAYS; way++)
+        if (tier->trusted[(event + way) % TRUSTED_MAX].event == 0)
+            best = &tier->trusted[(event + way) % TRUSTED_MAX];
+    if (best != NULL)
+        return best;
+    best = &tier->trusted[event % TRUSTED_MAX];
+    for (unsigned way = 1; way < TRUSTED_WAYS; way++) {
+        struct trusted *place = &tier->trusted[(event + way) % TRUSTED_MAX];
+        best = place->asked < best->asked ? place : best;
+    }
+    return best;
+}
+
+void
+warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice event, uint64_t generation)
+{
+    uint64_t hash = event_hash(org, event);
+    lock_take(&tier->lock);
+    if (generation == warm_tier_generation(tier))
+        *place_locked(tier, hash) = (struct trusted){ hash, generation, ++tier->asked };
+    lock_drop(&tier->lock);
+}
+
+void
+warm_tier_doubt(struct warm_tier *tier, struct slice org, struct slice event)
+{
+    lock_take(&tier->lock);
+    struct trusted *place = find_locked(tier, event_hash(org, event));
+    if (place != NULL)
+        *place = (struct trusted){ 0 };
+    lock_drop(&tier->lock);
+}
+
+bool
+warm_tier_trusts(struct warm_tier *tier, struct slice org, struct slice event)
+{
+    if (!tier->on || breaker_state(tier->breaker) != BREAKER_CLOSED)
+        return false;
+    lock_take(&tier->lock);
+    struct trusted *place = find_locked(tier, event_hash(org, event));
+    bool trusted = place != NULL && place->generation == warm_tier_generation(tier);
+    if (place != NULL)
+        place->asked = ++tier->asked;
+    lock_drop(&tier->lock);
+    return trusted;
+}
