@@ -4,7 +4,8 @@
  *   events_policy.c  the fields of a policy: names, limits, defaults, JSON
  *   events_tx.c      a write of the desk as one transaction, repeated where that helps
  *   seats_batch.c    seats on their way to Postgres, in portions
- *   events_put.c     PUT of an event       events_read.c  GET of one and of all
+ *   events_put.c     PUT of an event (events_body.c reads its body, events_put.h is between them)
+ *   events_read.c    GET of one and of all
  *   csv.c, import_rows.c, import.c         seats from a CSV file
  *   seats_tell.c     what a statement changed, told to this node's memory
  */

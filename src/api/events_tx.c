@@ -13,7 +13,7 @@
 #include "holdfast/thread.h"
 
 #define TRIES_MAX       4
-#define SETTLE_EXTRA_US (2 * INT64_C(1000000)) /* past the deadline, to learn what became of it */
+#define SETTLE_SHARE    4 /* one part in so many of the time left is kept to learn a lost outcome */
 #define SETTLE_PAUSE_US (50 * TIME_US_PER_MS)
 
 /* 23505: somebody made the same row at the same time; the next try finds it. */
@@ -34,16 +34,14 @@ is_late(struct mono_time deadline)
     return mono_now().us >= deadline.us;
 }
 
-/* PG_UNKNOWN: asks until it is known, or for too long. */
+/* Asks until it is known, or nobody waits any more: PG_UNKNOWN. */
 static enum pg_outcome
 settle(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
 {
-    struct mono_time last = { (deadline.us > mono_now().us ? deadline.us : mono_now().us) +
-                              SETTLE_EXTRA_US };
     bool committed;
 
-    while (!is_late(last)) {
-        if (pg_settle_outcome(pg, batch_id, last, &committed) == PG_DONE) {
+    while (!is_late(deadline)) {
+        if (pg_settle_outcome(pg, batch_id, deadline, &committed) == PG_DONE) {
             metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
             return committed ? PG_DONE : PG_REPEAT;
         }
@@ -57,8 +55,10 @@ run_once(struct pg *pg, struct mono_time deadline, tx_body *body, void *context,
          enum hf_status *status)
 {
     struct uuid batch_id = uuid_v7_new();
+    int64_t left_us = deadline.us - mono_now().us;
+    struct mono_time end = { deadline.us - left_us / SETTLE_SHARE };
 
-    pg_tx_begin(pg, &batch_id, deadline);
+    pg_tx_begin(pg, &batch_id, end);
     *status = body(pg, context);
     if (*status == HF_OK)
         pg_tx_commit(pg);
