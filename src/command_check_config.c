@@ -118,26 +118,19 @@ doubt_server(struct pg *pg)
 static void
 doubt_postgres(const struct config *config)
 {
-    struct db_clock *clock = db_clock_new();
-    struct pg_identity *identity = pg_identity_new();
-    struct pg *pg = clock != NULL && identity != NULL
-                        ? pg_new(config, "holdfast check-config", identity, clock)
-                        : NULL;
+    struct command_store store;
 
-    if (config->database_url[0] == '\0')
+    if (config->database_url[0] == '\0') {
         warn("database_url is empty: serve will not start");
-    else if (pg == NULL)
+        return;
+    }
+    if (!command_store_init(&store, config, "check-config"))
         warn("no memory to ask Postgres");
-    else if (!pg_ready(pg))
-        warn("Postgres can't be used: %s", pg_last_error(pg));
+    else if (!pg_ready(store.pg))
+        warn("Postgres can't be used: %s", pg_last_error(store.pg));
     else
-        doubt_server(pg);
-    if (pg != NULL)
-        pg_free(&pg);
-    if (identity != NULL)
-        pg_identity_free(&identity);
-    if (clock != NULL)
-        db_clock_free(&clock);
+        doubt_server(store.pg);
+    command_store_fini(&store);
 }
 
 static void

@@ -124,25 +124,12 @@ static int
 import_file(const struct config *config, const struct import_words *words)
 {
     struct buf text = { 0 };
-    struct pg_identity *identity = pg_identity_new();
-    struct db_clock *clock = db_clock_new();
-    struct pg *pg = NULL;
+    struct command_store store;
     int exit_status = EXIT_FAILED;
 
-    if (identity != NULL && clock != NULL)
-        pg = pg_new(config, "holdfast import", identity, clock);
-    if (pg == NULL)
-        fprintf(stderr, "holdfast import: no memory\n");
-    else if (!pg_ready(pg))
-        fprintf(stderr, "holdfast import: %s\n", pg_last_error(pg));
-    else if (read_file(words->path, &text))
-        exit_status = import_text(pg, words, buf_slice(&text));
-    if (pg != NULL)
-        pg_free(&pg);
-    if (clock != NULL)
-        db_clock_free(&clock);
-    if (identity != NULL)
-        pg_identity_free(&identity);
+    if (command_store_open(&store, config, "import") && read_file(words->path, &text))
+        exit_status = import_text(store.pg, words, buf_slice(&text));
+    command_store_fini(&store);
     buf_fini(&text);
     return exit_status;
 }

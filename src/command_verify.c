@@ -71,8 +71,8 @@ verify_with(struct pg *pg, const struct verify_words *words)
 
     if (report == NULL)
         fprintf(stderr, "holdfast verify: no memory\n");
-    else if (!pg_ready(pg) || audit_verify(pg, slice_of(words->org), slice_of(words->event),
-                                           deadline, report) != PG_DONE)
+    else if (audit_verify(pg, slice_of(words->org), slice_of(words->event), deadline, report) !=
+             PG_DONE)
         fprintf(stderr, "holdfast verify: %s\n", pg_last_error(pg));
     else
         exit_status = write_report(report);
@@ -83,23 +83,12 @@ verify_with(struct pg *pg, const struct verify_words *words)
 static int
 verify(const struct config *config, const struct verify_words *words)
 {
-    struct pg_identity *identity = pg_identity_new();
-    struct db_clock *clock = db_clock_new();
-    struct pg *pg = NULL;
+    struct command_store store;
     int exit_status = EXIT_FAILED;
 
-    if (identity != NULL && clock != NULL)
-        pg = pg_new(config, "holdfast verify", identity, clock);
-    if (pg == NULL)
-        fprintf(stderr, "holdfast verify: no memory\n");
-    else
-        exit_status = verify_with(pg, words);
-    if (pg != NULL)
-        pg_free(&pg);
-    if (clock != NULL)
-        db_clock_free(&clock);
-    if (identity != NULL)
-        pg_identity_free(&identity);
+    if (command_store_open(&store, config, "verify"))
+        exit_status = verify_with(store.pg, words);
+    command_store_fini(&store);
     return exit_status;
 }
 

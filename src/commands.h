@@ -8,6 +8,9 @@
 #ifndef HOLDFAST_COMMANDS_H
 #define HOLDFAST_COMMANDS_H
 
+#include <stdbool.h>
+
+#include "holdfast/cold.h"
 #include "holdfast/config.h"
 
 #define EXIT_DONE   0
@@ -16,6 +19,21 @@
 
 /* For commands that take settings only: EXIT_DONE, or EXIT_USAGE after a line on stderr. */
 int command_takes_no_words(int argc, char **argv);
+
+/* A connection of its own for a command, with what such a connection needs. */
+struct command_store {
+    struct pg_identity *identity;
+    struct db_clock *clock;
+    struct pg *pg;
+};
+/* Not connected yet. False: no memory. Needs command_store_fini in any case. */
+bool command_store_init(struct command_store *store, const struct config *config,
+                        const char *command);
+/* Connected; false after a line on stderr that says why not. Needs command_store_fini in any case.
+ */
+bool command_store_open(struct command_store *store, const struct config *config,
+                        const char *command);
+void command_store_fini(struct command_store *store);
 
 int command_serve(const struct config *config, int argc, char **argv);
 int command_migrate(const struct config *config, int argc, char **argv);
