@@ -110,9 +110,9 @@ def execute(url, statement):
         connection.close()
 
 
-def wrk(url, script, duration_s, *arguments):
+def wrk(url, script, duration_s, *arguments, connections=CONNECTIONS):
     """Runs wrk with one thread; what it says, as numbers."""
-    command = ["wrk", "--threads", "1", "--connections", CONNECTIONS, "--duration", f"{duration_s}s", "--latency",
+    command = ["wrk", "--threads", "1", "--connections", connections, "--duration", f"{duration_s}s", "--latency",
                "--timeout", "10s", "--script", script, url, "--", *arguments]
     text = run(command, duration_s + 60)
     requests, seconds = re.search(r"(\d+) requests in ([\d.]+)s", text).groups()

@@ -1,7 +1,7 @@
 """`make bench`: runs the benchmarks beside their peers and writes build/bench/report.json, report.md and plots.
 
 Environment: BENCH (one benchmark's name; all if empty), DURATION (seconds a measurement, 10), RUNS (of each side, 2).
-Each benchmark is bench/<name>/bench.py with run(context) -> common.result(...).
+Each benchmark is bench/<name>/bench.py with run(context) -> common.result(...), and plot(result, path) if bars don't do.
 """
 
 import datetime
@@ -14,7 +14,7 @@ import sys
 
 import common
 
-ORDER = ["holds", "refusals", "memory"]
+ORDER = ["holds", "refusals", "memory", "survive"]
 
 
 def main():
@@ -68,7 +68,7 @@ def write_report(results):
     path.write_text(json.dumps(known, indent=2) + "\n")
     (common.REPORT / "report.md").write_text(markdown(known))
     for each in results:
-        plot(each)
+        getattr(load(each["name"]), "plot", plot_bars)(each, common.REPORT / f"{each['name']}.png")
     common.say("written: build/bench/report.md, report.json, " + ", ".join(f"{each['name']}.png" for each in results))
 
 
@@ -105,7 +105,7 @@ def markdown(results):
     return "\n".join(lines)
 
 
-def plot(each):
+def plot_bars(each, path):
     """Bars of the medians, a dot for every run."""
     import matplotlib
     matplotlib.use("Agg")
@@ -123,7 +123,7 @@ def plot(each):
     axes.set_xlabel(each["unit"])
     axes.set_title(f"{each['title']} (ratio {each['ratio']:.2f})", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(common.REPORT / f"{each['name']}.png", dpi=130)
+    figure.savefig(path, dpi=130)
     pyplot.close(figure)
 
 
