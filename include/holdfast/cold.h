@@ -123,7 +123,10 @@ void pg_free(struct pg **pg);
  * Connects if need be (with jittered backoff between tries: while it lasts, this
  * says false at once), checks and sets the session (synchronous_commit, timeouts,
  * READ COMMITTED, fsync), prepares the statements, observes the clock. True: ready.
+ * Never past the deadline, save for the system's looking up of names; pg_ready
+ * gives it 3 s, for threads that nobody waits for.
  */
+HF_MUST_CHECK bool pg_ready_until(struct pg *pg, struct mono_time deadline);
 HF_MUST_CHECK bool pg_ready(struct pg *pg);
 bool pg_is_connected(const struct pg *pg);
 /* Drops the connection; the next pg_ready opens another. */
@@ -178,7 +181,7 @@ const char *pg_last_sqlstate(const struct pg *pg);
 /*
  * What became of the transaction `batch_id` (law 7): inserts the same id on a new
  * connection and commits. PG_DONE: *committed tells it for good. PG_UNAVAILABLE or
- * PG_REPEAT: not known yet, ask again.
+ * PG_REPEAT: not known yet, ask again. Never past the deadline.
  */
 HF_MUST_CHECK enum pg_outcome pg_settle_outcome(struct pg *pg, const struct uuid *batch_id,
                                                 struct mono_time deadline, bool *committed);

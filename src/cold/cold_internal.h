@@ -1,9 +1,10 @@
 /*
  * cold_internal.h - what the files of the cold room share.
  *
- * The way of a connection: connect.c opens it (backoff, connection string), session.c makes it
- * ours (settings, identity, statements, clock), io.c moves its bytes with deadlines, run.c and
- * tx.c use it, settle.c asks a new one what became of an old one's transaction.
+ * The way of a connection: connect.c has it opened when it is time (backoff), dial.c opens it at
+ * one of the hosts, session.c makes it ours (settings, identity, statements, clock), io.c moves its
+ * bytes with deadlines, run.c and tx.c use it, settle.c asks a new one what became of an old one's
+ * transaction.
  *
  * Every connection stays in libpq's pipeline mode from the end of connect.c on.
  */
@@ -37,15 +38,17 @@ extern const int pg_migration_count;
 
 /* --- a connection ------------------------------------------------------- */
 
-#define PG_ERROR_BYTES       512
-#define PG_SQLSTATE_BYTES    6
-#define PG_CONNECT_TIMEOUT_S "2" /* for each host and address; libpq takes no less */
-#define PG_SESSION_US        (5 * INT64_C(1000000)) /* to set a session up and prepare it all */
-#define PG_BACKOFF_MIN_US    (50 * INT64_C(1000))
-#define PG_BACKOFF_MAX_US    (2000 * INT64_C(1000))
-#define PG_CLOCK_EVERY_US    (5 * INT64_C(1000000)) /* clocks drift apart: observe again */
+#define PG_ERROR_BYTES    512
+#define PG_SQLSTATE_BYTES 6
+#define PG_CONNECT_US     (2 * INT64_C(1000000)) /* to connect, all hosts together */
+#define PG_READY_US       (3 * INT64_C(1000000)) /* that, to set the session up, to prepare it all */
+#define PG_ASIDE_US       (1 * INT64_C(1000000)) /* what nobody asked for: the clock, new plans */
+#define PG_TRY_LEAST_US   (50 * INT64_C(1000))   /* less time than that is not worth a try */
+#define PG_BACKOFF_MIN_US (50 * INT64_C(1000))
+#define PG_BACKOFF_MAX_US (1000 * INT64_C(1000))
+#define PG_CLOCK_EVERY_US (5 * INT64_C(1000000)) /* clocks drift apart: observe again */
 
-#define PG_TX_NAMED_MAX      32 /* statements of a transaction that the log can name */
+#define PG_TX_NAMED_MAX   32 /* statements of a transaction that the log can name */
 
 /* A transaction between pg_tx_begin and pg_tx_end. */
 struct pg_tx {
@@ -119,7 +122,14 @@ bool pg_io_push(struct pg *pg);
 /* Closes the connection because of what stands in `why`, kept as pg->error. */
 void pg_io_lost(struct pg *pg, const char *why);
 
+/* Milliseconds until the deadline, rounded up so that a wait doesn't end just before it. */
+int pg_io_ms_left(struct mono_time deadline);
+
 /* --- errors ---------------------------------------------------------------- */
+
+/* libpq's messages end with a newline, some have several lines: the log has one. May be in place.
+ */
+void pg_copy_line(char *out, size_t bytes, const char *text);
 
 /* Takes over SQLSTATE and message of a failed result; returns its class. */
 enum pg_outcome pg_note_result(struct pg *pg, const PGresult *result);
@@ -134,9 +144,9 @@ void pg_log_failure(struct pg *pg, const char *what, const char *statement);
 
 /* --- session.c, identity.c -------------------------------------------------- */
 
-/* Sets and checks the session, reads the identity, prepares, observes the clock. False: unusable.
- */
-bool pg_session_open(struct pg *pg);
+/* Sets and checks the session, reads the identity, prepares, observes the clock. False: unusable,
+ * for a reason that the server gave if the connection is still there. */
+bool pg_session_open(struct pg *pg, struct mono_time deadline);
 bool pg_session_observe_clock(struct pg *pg, struct mono_time deadline);
 
 /* Tells what server a session reached; calls back if it is another one. Returns the generation. */
@@ -144,10 +154,24 @@ unsigned pg_identity_saw(struct pg_identity *identity, struct db_clock *clock,
                          int64_t system_identifier, int64_t timeline);
 unsigned pg_identity_generation(struct pg_identity *identity);
 
-/* --- connect.c ---------------------------------------------------------------- */
+/* The number of the host to begin with: the one that is known to be good, or not known to be bad.
+ */
+unsigned pg_identity_first_host(struct pg_identity *identity);
+void pg_identity_prefer_host(struct pg_identity *identity, unsigned host);
 
-/* Opens a plain connection as DATABASE_URL says. The caller checks PQstatus; NULL: no memory. */
-PGconn *pg_connect_plain(const struct config *config, const char *application_name);
+/* All connections meet the same trouble: true for the first that has this reason not to connect. */
+bool pg_identity_trouble_is_news(struct pg_identity *identity, const char *reason);
+/* True for the first that connects after a trouble. */
+bool pg_identity_trouble_is_over(struct pg_identity *identity);
+
+/* --- dial.c ------------------------------------------------------------------- */
+
+/*
+ * Opens a plain connection as `url` says, trying its hosts in turn, beginning with number *first,
+ * which is left at the one that took it. NULL: none before the deadline; error says why, of each.
+ */
+PGconn *pg_dial(const char *url, const char *application_name, unsigned *first,
+                struct mono_time deadline, char error[PG_ERROR_BYTES]);
 
 /* --- tx.c, for settle.c ------------------------------------------------------- */
 

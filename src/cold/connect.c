@@ -1,8 +1,8 @@
 /*
  * connect.c - opening and dropping a connection, and not trying too often.
  *
- * libpq's own blocking connect is used, because only it goes on to the next host and address of
- * DATABASE_URL when one doesn't answer in time; it runs on threads that may block.
+ * Whoever asks for a connection gives the time that it has. With too little left nothing is tried:
+ * a try that is broken off halfway helps nobody and would have to be paid for with a backoff.
  */
 #include "cold_internal.h"
 
@@ -69,32 +69,6 @@ pg_last_sqlstate(const struct pg *pg)
     return pg->sqlstate;
 }
 
-PGconn *
-pg_connect_plain(const struct config *config, const char *application_name)
-{
-    /* What stands before dbname (where libpq expands the URL) is a default that the URL may
-     * override; what stands after it is not for the URL to say. */
-    const char *const parameters[][2] = {
-        { "application_name", application_name },
-        { "connect_timeout", PG_CONNECT_TIMEOUT_S },
-        { "keepalives_idle", "5" },
-        { "keepalives_interval", "2" },
-        { "keepalives_count", "3" },
-        { "tcp_user_timeout", "5000" },
-        { "target_session_attrs", "read-write" },
-        { "dbname", config->database_url },
-        { "client_encoding", "UTF8" },
-        { NULL, NULL },
-    };
-    const char *names[sizeof(parameters) / sizeof(parameters[0])];
-    const char *values[sizeof(parameters) / sizeof(parameters[0])];
-    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
-        names[i] = parameters[i][0];
-        values[i] = parameters[i][1];
-    }
-    return PQconnectdbParams(names, values, 1);
-}
-
 /* --- backoff ------------------------------------------------------------------ */
 
 /* A second failure waits twice as long, up to a limit; the jitter keeps workers and nodes apart. */
@@ -109,14 +83,36 @@ back_off(struct pg *pg)
     pg->try_at.us = mono_now().us + pg->backoff_us / 2 + jitter;
 }
 
+/* One line for all connections and tries, until the reason is another one or it works again. */
 static void
-connect_failed(struct pg *pg)
+log_trouble(struct pg *pg, const char *event)
 {
-    pg_log_failure(pg, "postgres_unavailable", NULL);
+    if (pg_identity_trouble_is_news(pg->identity, pg->error)) {
+        LOG_EVENT(LOG_ERROR, event, log_text("connection", pg->application_name),
+                  log_text("sqlstate", pg->sqlstate), log_text("error", pg->error));
+    }
+}
+
+static void
+connect_failed(struct pg *pg, const char *event)
+{
+    log_trouble(pg, event);
     metric_add(METRIC_PG_FAILURES_TOTAL, 1);
     metric_set(METRIC_PG_UP, 0);
     pg_drop(pg);
     back_off(pg);
+}
+
+static void
+connected(struct pg *pg)
+{
+    bool was_lost = pg->logged[0] != '\0';
+    if (pg_identity_trouble_is_over(pg->identity) || was_lost) {
+        LOG_EVENT(LOG_INFO, "postgres_connected", log_text("connection", pg->application_name));
+    }
+    pg->logged[0] = '\0';
+    pg->backoff_us = 0;
+    metric_set(METRIC_PG_UP, 1);
 }
 
 /* --- connecting ----------------------------------------------------------------- */
@@ -139,13 +135,20 @@ notice(void *context, const PGresult *result)
     }
 }
 
-static bool
-open_connection(struct pg *pg)
+static struct mono_time
+sooner(struct mono_time deadline, int64_t limit_us)
 {
-    PGconn *conn = pg_connect_plain(pg->config, pg->application_name);
-    if (conn == NULL || PQstatus(conn) != CONNECTION_OK) {
-        pg_note_error(pg, "", conn != NULL ? PQerrorMessage(conn) : "no memory");
-        PQfinish(conn);
+    int64_t us = mono_now().us + limit_us;
+    return (struct mono_time){ us < deadline.us ? us : deadline.us };
+}
+
+static bool
+open_connection(struct pg *pg, unsigned *host, struct mono_time deadline)
+{
+    char error[PG_ERROR_BYTES];
+    PGconn *conn = pg_dial(pg->config->database_url, pg->application_name, host, deadline, error);
+    if (conn == NULL) {
+        pg_note_error(pg, "", error);
         return false;
     }
     PQsetNoticeReceiver(conn, notice, pg);
@@ -179,39 +182,51 @@ still_good(struct pg *pg)
 }
 
 static bool
-refresh_clock(struct pg *pg)
+refresh_clock(struct pg *pg, struct mono_time deadline)
 {
-    struct mono_time now = mono_now();
-    if (now.us - pg->clock_at.us < PG_CLOCK_EVERY_US) {
+    if (mono_now().us - pg->clock_at.us < PG_CLOCK_EVERY_US) {
         return true;
     }
-    struct mono_time deadline = { now.us + PG_SESSION_US };
-    return pg_session_observe_clock(pg, deadline);
+    return pg_session_observe_clock(pg, sooner(deadline, PG_ASIDE_US));
+}
+
+/* A server may take connections, but none that we can use: then the next host is tried next. */
+static bool
+connect_anew(struct pg *pg, struct mono_time deadline)
+{
+    unsigned host = pg_identity_first_host(pg->identity);
+    if (!open_connection(pg, &host, sooner(deadline, PG_CONNECT_US))) {
+        connect_failed(pg, "postgres_unavailable");
+        return false;
+    }
+    bool usable = pg_session_open(pg, deadline);
+    pg_identity_prefer_host(pg->identity, usable ? host : host + 1);
+    if (!usable) {
+        connect_failed(pg, pg->conn != NULL ? "postgres_unusable" : "postgres_unavailable");
+        return false;
+    }
+    connected(pg);
+    return true;
 }
 
 bool
-pg_ready(struct pg *pg)
+pg_ready_until(struct pg *pg, struct mono_time deadline)
 {
     hf_assert(!pg->tx.open);
+    struct mono_time now = mono_now();
+    bool has_time = deadline.us - now.us >= PG_TRY_LEAST_US;
     if (pg->conn != NULL && !still_good(pg)) {
         pg_log_failure(pg, "postgres_lost", NULL);
         pg_drop(pg);
     }
     if (pg->conn != NULL) {
-        return refresh_clock(pg);
+        return !has_time || refresh_clock(pg, deadline);
     }
-    if (mono_now().us < pg->try_at.us) {
-        return false;
-    }
-    if (!open_connection(pg) || !pg_session_open(pg)) {
-        connect_failed(pg);
-        return false;
-    }
-    if (pg->logged[0] != '\0') {
-        LOG_EVENT(LOG_INFO, "postgres_connected", log_text("connection", pg->application_name));
-    }
-    pg->logged[0] = '\0';
-    pg->backoff_us = 0;
-    metric_set(METRIC_PG_UP, 1);
-    return true;
+    return has_time && now.us >= pg->try_at.us && connect_anew(pg, deadline);
+}
+
+bool
+pg_ready(struct pg *pg)
+{
+    return pg_ready_until(pg, (struct mono_time){ mono_now().us + PG_READY_US });
 }

@@ -5,10 +5,14 @@
  * first calls back, under the lock: all others that reach the new server wait there, so no
  * answer of it is used while anything learned from the old one still stands. Sessions opened
  * before have an older generation and are closed when they are used next (connect.c).
+ *
+ * What one connection learns is of use to all: which host took it, and why none does.
  */
 #include "cold_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "holdfast/log.h"
 
@@ -22,9 +26,11 @@ struct pg_identity {
     bool known;
     int64_t system_identifier;
     int64_t timeline;
+    char trouble[PG_ERROR_BYTES]; /* why connecting failed last; empty: it works */
 
     /* atomic, any thread */
     _Atomic unsigned generation;
+    _Atomic unsigned first_host;
 };
 
 struct pg_identity *
@@ -97,4 +103,38 @@ pg_identity_saw(struct pg_identity *identity, struct db_clock *clock, int64_t sy
     unsigned generation = pg_identity_generation(identity);
     lock_drop(&identity->lock);
     return generation;
+}
+
+/* --- what connections learn from each other -------------------------------------- */
+
+unsigned
+pg_identity_first_host(struct pg_identity *identity)
+{
+    return atomic_load_explicit(&identity->first_host, memory_order_relaxed);
+}
+
+void
+pg_identity_prefer_host(struct pg_identity *identity, unsigned host)
+{
+    atomic_store_explicit(&identity->first_host, host, memory_order_relaxed);
+}
+
+bool
+pg_identity_trouble_is_news(struct pg_identity *identity, const char *reason)
+{
+    lock_take(&identity->lock);
+    bool news = strcmp(identity->trouble, reason) != 0;
+    snprintf(identity->trouble, sizeof(identity->trouble), "%s", reason);
+    lock_drop(&identity->lock);
+    return news;
+}
+
+bool
+pg_identity_trouble_is_over(struct pg_identity *identity)
+{
+    lock_take(&identity->lock);
+    bool over = identity->trouble[0] != '\0';
+    identity->trouble[0] = '\0';
+    lock_drop(&identity->lock);
+    return over;
 }

@@ -18,9 +18,8 @@
 
 /* --- errors ---------------------------------------------------------------- */
 
-/* libpq ends its messages with a newline, sometimes with several lines: the log has one. */
-static void
-copy_line(char *out, size_t bytes, const char *text)
+void
+pg_copy_line(char *out, size_t bytes, const char *text)
 {
     size_t n = 0;
     for (; *text != '\0' && n + 1 < bytes; text++) {
@@ -36,7 +35,7 @@ void
 pg_note_error(struct pg *pg, const char *sqlstate, const char *text)
 {
     snprintf(pg->sqlstate, sizeof(pg->sqlstate), "%s", sqlstate != NULL ? sqlstate : "");
-    copy_line(pg->error, sizeof(pg->error), text != NULL ? text : "");
+    pg_copy_line(pg->error, sizeof(pg->error), text != NULL ? text : "");
 }
 
 enum pg_outcome
@@ -82,9 +81,8 @@ pg_io_lost(struct pg *pg, const char *why)
 
 /* --- waiting --------------------------------------------------------------- */
 
-/* Milliseconds until the deadline, rounded up so that a wait doesn't end just before it. */
-static int
-ms_left(struct mono_time deadline)
+int
+pg_io_ms_left(struct mono_time deadline)
 {
     int64_t us = deadline.us - mono_now().us;
     if (us <= 0) {
@@ -107,7 +105,7 @@ step(struct pg *pg, struct mono_time deadline)
     if (unsent > 0) {
         fd.events |= POLLOUT;
     }
-    int ready = poll(&fd, 1, ms_left(deadline));
+    int ready = poll(&fd, 1, pg_io_ms_left(deadline));
     if (ready == 0) {
         pg_io_lost(pg, "no answer before the deadline");
         return false;

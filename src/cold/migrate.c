@@ -6,9 +6,14 @@
  * take turns, and a crash leaves whole migrations only. The lock ends with the transaction,
  * so that a pooler is no obstacle. No VACUUM or ANALYZE: statistics of empty tables make
  * ruinous plans.
+ *
+ * Until the session is ours nothing waits for long: a server that is stopped takes connections,
+ * too. A migration itself may take as long as its tables are large, and the lock as long as
+ * another node's migration.
  */
 #include "cold_internal.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +200,52 @@ ignore_notice(void *context, const PGresult *result)
     (void)result;
 }
 
+/* Waits until libpq has the next result whole. */
+static bool
+await_result(struct migrate *m, struct mono_time deadline)
+{
+    while (PQisBusy(m->conn)) {
+        struct pollfd fd = { .fd = PQsocket(m->conn), .events = POLLIN };
+        if (poll(&fd, 1, pg_io_ms_left(deadline)) == 0) {
+            return fail(m, "connect", "no answer in time");
+        }
+        if (PQconsumeInput(m->conn) == 0) {
+            return fail(m, "connect", PQerrorMessage(m->conn));
+        }
+    }
+    return true;
+}
+
+/* Makes the settings, and waits for the answers no longer than for the connection. */
+static bool
+set_up(struct migrate *m, struct mono_time deadline)
+{
+    bool good = PQsendQuery(m->conn, settings_sql) == 1;
+    while (good && await_result(m, deadline)) {
+        PGresult *result = PQgetResult(m->conn);
+        if (result == NULL) {
+            return true;
+        }
+        good = PQresultStatus(result) == PGRES_COMMAND_OK;
+        PQclear(result);
+    }
+    return good ? false : fail(m, "settings", PQerrorMessage(m->conn));
+}
+
+static bool
+open_session(struct migrate *m, const struct config *config)
+{
+    struct mono_time deadline = { mono_now().us + PG_CONNECT_US };
+    char why[PG_ERROR_BYTES];
+    unsigned host = 0;
+    m->conn = pg_dial(config->database_url, "holdfast migrate", &host, deadline, why);
+    if (m->conn == NULL) {
+        return fail(m, "connect", why);
+    }
+    PQsetNoticeReceiver(m->conn, ignore_notice, NULL);
+    return set_up(m, deadline);
+}
+
 bool
 pg_migrate(const struct config *config, int *applied, char *error, size_t error_bytes)
 {
@@ -203,15 +254,7 @@ pg_migrate(const struct config *config, int *applied, char *error, size_t error_
     for (int i = 1; i < pg_migration_count; i++) {
         hf_assert(pg_migrations[i - 1].number < pg_migrations[i].number); /* a number used twice */
     }
-    m.conn = pg_connect_plain(config, "holdfast migrate");
-    bool done = m.conn != NULL && PQstatus(m.conn) == CONNECTION_OK;
-    if (!done) {
-        fail(&m, "connect", m.conn != NULL ? PQerrorMessage(m.conn) : "no memory");
-    } else {
-        PQsetNoticeReceiver(m.conn, ignore_notice, NULL);
-        done = run(&m, "settings", settings_sql);
-    }
-    enum step step = done ? STEP_APPLIED : STEP_FAILED;
+    enum step step = open_session(&m, config) ? STEP_APPLIED : STEP_FAILED;
     while (step == STEP_APPLIED) {
         step = migrate_step(&m);
         *applied += step == STEP_APPLIED ? 1 : 0;

@@ -110,7 +110,7 @@ pg_run_text(struct pg *pg, const char *sql, int count, const char *const *values
 enum pg_outcome
 pg_replan(struct pg *pg)
 {
-    struct mono_time deadline = { mono_now().us + PG_SESSION_US };
+    struct mono_time deadline = { mono_now().us + PG_ASIDE_US };
     return pg_run_text(pg, "DISCARD PLANS", 0, NULL, deadline, NULL);
 }
 

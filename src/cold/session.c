@@ -36,11 +36,11 @@ static const struct setting settings[] = {
 #define SETTING_COUNT (int)(sizeof(settings) / sizeof(settings[0]))
 
 /* What is only read, in the columns behind the settings. */
-enum { SAW_VERSION = SETTING_COUNT, SAW_FSYNC, SAW_ENCODING };
+enum { SAW_VERSION = SETTING_COUNT, SAW_FSYNC, SAW_ENCODING, SAW_READ_ONLY };
 
 static const char settings_tail[] =
     ", current_setting('server_version_num'), current_setting('fsync'),"
-    " current_setting('client_encoding')";
+    " current_setting('client_encoding'), current_setting('transaction_read_only')";
 
 static void
 append_setting(struct buf *sql, const struct setting *setting, int64_t statement_timeout_us)
@@ -99,6 +99,10 @@ check_server(struct pg *pg, const struct pg_result *result)
     }
     if (!slice_is(pg_get_text(result, 0, SAW_ENCODING), "UTF8")) {
         return refuse(pg, "client_encoding", pg_get_text(result, 0, SAW_ENCODING));
+    }
+    if (!slice_is(pg_get_text(result, 0, SAW_READ_ONLY), "off")) {
+        return refuse(pg, "no hold can be written there (a standby?): transaction_read_only",
+                      pg_get_text(result, 0, SAW_READ_ONLY));
     }
     return true;
 }
@@ -240,9 +244,8 @@ pg_session_observe_clock(struct pg *pg, struct mono_time deadline)
 }
 
 bool
-pg_session_open(struct pg *pg)
+pg_session_open(struct pg *pg, struct mono_time deadline)
 {
-    struct mono_time deadline = { mono_now().us + PG_SESSION_US };
     return set_up(pg, deadline) && read_identity(pg, deadline) &&
            prepare_statements(pg, deadline) && pg_session_observe_clock(pg, deadline);
 }

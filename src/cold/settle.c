@@ -72,7 +72,7 @@ whose_id(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline, 
     const char *const values[] = { text };
 
     pg_tx_begin(pg, &own_id, deadline);
-    pg_tx_send_text(pg, "SELECT EXISTS (SELECT FROM batches WHERE batch_id = $1::uuid)", 1, values);
+    pg_tx_send_text(pg, pg_report_text(REPORT_BATCH_IS_THERE), 1, values);
     pg_tx_commit(pg);
     struct pg_result *result = pg_tx_next(pg);
     if (result != NULL) {
@@ -87,7 +87,7 @@ pg_settle_outcome(struct pg *pg, const struct uuid *batch_id, struct mono_time d
                   bool *committed)
 {
     pg_drop(pg); /* the old session may be the very one that still has the transaction */
-    if (!pg_ready(pg)) {
+    if (!pg_ready_until(pg, deadline)) {
         return PG_UNAVAILABLE;
     }
     *committed = false;
