@@ -89,6 +89,8 @@ log_trouble(struct pg *pg, const char *event)
 {
     if (pg_identity_trouble_is_news(pg->identity, pg->error)) {
         LOG_EVENT(LOG_ERROR, event, log_text("connection", pg->application_name),
+                  log_text("host", pg->conn != NULL ? PQhost(pg->conn) : NULL),
+                  log_text("port", pg->conn != NULL ? PQport(pg->conn) : NULL),
                   log_text("sqlstate", pg->sqlstate), log_text("error", pg->error));
     }
 }

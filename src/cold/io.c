@@ -23,7 +23,10 @@ pg_copy_line(char *out, size_t bytes, const char *text)
 {
     size_t n = 0;
     for (; *text != '\0' && n + 1 < bytes; text++) {
-        out[n++] = *text == '\n' || *text == '\t' ? ' ' : *text;
+        char c = *text == '\n' || *text == '\t' ? ' ' : *text;
+        if (c != ' ' || n == 0 || out[n - 1] != ' ') {
+            out[n++] = c;
+        }
     }
     while (n > 0 && out[n - 1] == ' ') {
         n--;

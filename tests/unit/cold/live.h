@@ -68,7 +68,7 @@ live_exec(PGconn *conn, const char *sql)
 }
 
 /* One number; the query gives one row of one column. */
-static long
+__attribute__((unused)) static long
 live_count(const char *sql)
 {
     PGresult *result = PQexec(live.admin, sql);
