@@ -11,6 +11,8 @@
  *   holdfast:{org:<org>:event:<event>}:seat:<seat>      STRING, JSON, TTL = hold + 60 s
  *   holdfast:{org:<org>:event:<event>}:seat_holds       ZSET "<seat>:<hold>:<user>", score Unix ms
  *   holdfast:{org:<org>:event:<event>}:hold:<id>:meta   HASH
+ *   holdfast:mark                                       STRING, a random id without TTL
+ * (warm_watch)
  */
 #ifndef HOLDFAST_WARM_H
 #define HOLDFAST_WARM_H
@@ -47,10 +49,16 @@ struct breaker *warm_tier_breaker(struct warm_tier *tier);
 uint64_t warm_tier_generation(const struct warm_tier *tier);
 /* A new generation: Postgres is another one, Redis was away, restarted or wiped. */
 void warm_tier_distrust(struct warm_tier *tier, const char *why);
-/* `event` was made equal to Postgres; no-op unless `generation` is the present one. */
+/*
+ * Before the first read of a rebuild; it changes with the generation and with each doubt about the
+ * event.
+ */
+uint64_t warm_tier_ticket(struct warm_tier *tier, struct slice org, struct slice event);
+/* `event` was made equal to Postgres; no-op unless `ticket` is the present one still. */
 void warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice event,
-                       uint64_t generation);
-/* Drift was found that can't be mended now: not trusted until it is rebuilt again. */
+                       uint64_t ticket);
+/* What was committed didn't reach Redis, or there is drift that can't be mended now: not trusted
+ * until it is rebuilt again. */
 void warm_tier_doubt(struct warm_tier *tier, struct slice org, struct slice event);
 /* True: closed, and rebuilt in this generation. Bounded: the least lately asked event is forgotten
  * first, and then has to be rebuilt. */
@@ -66,9 +74,11 @@ bool warm_is_on(const struct warm *warm);
 bool warm_ping(struct warm *warm);
 
 /*
- * For the one thread that watches Redis, about once a second: probes when the breaker is open and
- * its pause is over; else asks whether this is still the Redis of before (its run id, and a mark
- * that a FLUSHALL takes away), and calls warm_tier_distrust if it is not. True: Redis answered.
+ * For the one thread that watches Redis, about once a second, with a connection of its own. Open:
+ * probes when the pause is over. Half-open: takes the trial itself if no batch came for it. Closed:
+ * asks whether this is still the Redis of before, and calls warm_tier_distrust if its run id is
+ * another one (a restart, maybe with an old dump) or the mark is gone or not the one seen before (a
+ * FLUSHALL): the nodes share the mark, who finds none sets it. True: Redis answered.
  */
 bool warm_watch(struct warm *warm);
 
@@ -77,6 +87,7 @@ struct warm_hold {
     struct slice org, event, seat, user, cart_token, source;
     struct uuid hold_id;
     struct db_time held_at, held_until;
+    struct db_time as_of; /* when the statement that says so judged: what a GET may be told ages */
     int64_t version;
     int64_t ttl_ms; /* from now to held_until; the key lives 60 s longer */
     bool fresh;     /* put: a new hold on a free seat, so what its key had needs no look */
@@ -104,50 +115,67 @@ bool warm_collect(struct warm *warm);
 bool warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
                    char **json_out, size_t *json_len);
 
+/* What a seat's value says. */
+struct warm_reading {
+    struct uuid hold_id;
+    char user[ID_BYTES_MAX + 1];
+    struct db_time held_until;
+    struct db_time as_of;
+    int64_t version;
+};
+/* False: `text` is no whole value of this very seat. */
+bool warm_value_read(struct slice text, struct slice org, struct slice event, struct slice seat,
+                     struct warm_reading *reading);
+
 /* --- for repair: what is there, and making it right ------------------------------ */
 
 /* ZCARD of the event's holds; -1: not known. */
 int64_t warm_count(struct warm *warm, struct slice org, struct slice event);
 
-/* One key or member as it was found. Slices live until the next warm_* call of this connection. */
+/* One key or member as it was found. */
 struct warm_found {
-    struct slice seat; /* the seat that the key (or member) is about */
-    struct slice text; /* the value as it stands (empty: a key of another type), or the member */
+    struct slice seat; /* the seat that the key (or member) is about; empty: it names none */
+    struct slice text; /* what stands there: a value (cut at 4 KB, ours are shorter), a member.
+                          Empty: an empty one, or a key of another type than ours */
     double score;      /* of a member */
 };
-/* Called for each; false stops the walk. It must not use the connection. */
+/* Called for each; false stops the walk. The slices live for this call; it must not use `warm`. */
 typedef bool warm_visit(void *context, const struct warm_found *found);
 
-/* The keys of `count` seats: visits those that exist. False: Redis failed. */
+/* The keys of `count` seats: visits those that exist (not an empty text). False: Redis failed. */
 bool warm_read_seats(struct warm *warm, struct slice org, struct slice event,
                      const struct slice *seats, int count, warm_visit *visit, void *context);
-/* Every member of seat_holds (a key of another type: visited once with empty text). False: Redis
- * failed. */
+/* Every member of seat_holds, perhaps one twice (a key of another type: visited once with empty
+ * text). False: Redis failed. */
 bool warm_read_members(struct warm *warm, struct slice org, struct slice event, warm_visit *visit,
                        void *context);
 /*
- * Every seat key of the event, found by SCAN in steps: for orphans whose seat Postgres doesn't
- * know. It walks all keys of this Redis: on demand only. False: Redis failed, or `deadline` passed.
+ * Every seat key of the event, found by SCAN in steps, perhaps one twice: for orphans whose seat
+ * Postgres doesn't know. It walks all keys of this Redis: on demand only. False: Redis failed, or
+ * `deadline` passed.
  */
 bool warm_scan_seats(struct warm *warm, struct slice org, struct slice event,
                      struct mono_time deadline, warm_visit *visit, void *context);
 
-/* True if this is, to the letter, what warm_put would have written for `hold` (its TTL apart). */
+/* True if this is what warm_put would have written for `hold`, to the letter but for as_of (any
+ * time). Its TTL isn't known. */
 bool warm_value_is(struct slice text, const struct warm_hold *hold);
 bool warm_member_is(const struct warm_found *member, const struct warm_hold *hold);
 
 /*
  * Compare and delete, in one step of Redis each: the key of `seat` if it still reads `text` (or is
- * still of another type, for an empty text); a member of seat_holds by its text (empty: the key, if
- * it is still no sorted set). Returns how many went; -1: Redis failed.
+ * of another type, for an empty text); a member of seat_holds by its text (empty: the key too, if
+ * it is no sorted set). Returns how many went; -1: Redis failed.
+ * Read Redis first and Postgres then: what Redis has by a later commit reads differently.
  */
 int warm_drop_seats(struct warm *warm, struct slice org, struct slice event,
                     const struct warm_found *found, int count);
 int warm_drop_members(struct warm *warm, struct slice org, struct slice event,
                       const struct warm_found *found, int count);
 /*
- * Compare and set: writes value, member and meta of each hold unless its key has this hold's id and
- * a newer version. The caller asks Postgres afterwards whether it still holds. False: Redis failed.
+ * warm_put, and its replies: writes value, member and meta of each hold unless its key has this
+ * hold's id and a newer version. What is wrong is dropped first, or a wrong version would stay.
+ * The caller asks Postgres afterwards whether it still holds. False: Redis failed.
  */
 bool warm_mend(struct warm *warm, const struct warm_hold *holds, int count);
 

@@ -173,6 +173,7 @@ add_warm(struct worker *worker, int count, const struct op *op, struct slice eve
         one->source = hold->source;
         one->held_at = hold->created_at;
         one->held_until = hold->held_until;
+        one->as_of = hold->now;
         one->ttl_ms = (hold->held_until.us - hold->now.us) / TIME_US_PER_MS;
         if (one->ttl_ms < 1)
             one->ttl_ms = 1;

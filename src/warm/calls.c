@@ -5,8 +5,8 @@
  * Redis that was restarted or flushed has forgotten our scripts (NOSCRIPT), a SET may have replaced
  * another hold's value or a newer one, a key may be of another type than ours. All of these
  * are rare, so they are sent together in one second round, after the scripts were loaded anew;
- * what that round does not cure is left to the next batch. Anything worse drops the connection
- * and what was due on it: nothing depends on the warm tier.
+ * what that round does not cure is left to repair. Anything worse drops the connection and what
+ * was due on it: nothing depends on the warm tier, but its events are not trusted any more.
  */
 #include "warm_internal.h"
 
@@ -19,11 +19,33 @@ forget(struct warm_calls *calls)
     buf_clear(&calls->text);
 }
 
-void
-warm_calls_forget(struct warm *warm)
+static void
+forget_all(struct warm *warm)
 {
     forget(&warm->due);
     forget(&warm->again);
+}
+
+static struct slice
+text_of(const struct warm_calls *calls, int i)
+{
+    return (struct slice){ calls->text.data + calls->call[i].at, calls->call[i].len };
+}
+
+/* Whether Redis has done what was due is not known: its events have to be looked at anew. */
+void
+warm_calls_lost(struct warm *warm)
+{
+    static const int key_at[] = {
+        [WARM_CALL_SCRIPT] = 3, [WARM_CALL_SET] = 1, [WARM_CALL_MEMBERS] = 1, [WARM_CALL_PLAIN] = 0
+    };
+    for (int i = 0; i < warm->due.count; i++) {
+        int at = key_at[warm->due.call[i].kind];
+        struct slice org, event;
+        if (at > 0 && warm_key_event(warm_word_at(text_of(&warm->due, i), at), &org, &event))
+            warm_tier_doubt(warm->link.tier, org, event);
+    }
+    forget_all(warm);
 }
 
 static bool
@@ -37,12 +59,6 @@ keep(struct warm_calls *calls, enum warm_call_kind kind, struct slice command)
     return !calls->text.failed;
 }
 
-static struct slice
-text_of(const struct warm_calls *calls, int i)
-{
-    return (struct slice){ calls->text.data + calls->call[i].at, calls->call[i].len };
-}
-
 bool
 warm_call(struct warm *warm, enum warm_call_kind kind)
 {
@@ -52,11 +68,11 @@ warm_call(struct warm *warm, enum warm_call_kind kind)
     }
     if (warm->command.failed || warm->word.failed || !keep(&warm->due, kind, command)) {
         warm_link_close(&warm->link); /* no memory: replies couldn't be told apart any more */
-        warm_calls_forget(warm);
+        warm_calls_lost(warm);
         return false;
     }
     if (!warm_link_queue(&warm->link, command)) {
-        warm_calls_forget(warm);
+        warm_calls_lost(warm);
         return false;
     }
     return true;
@@ -85,11 +101,11 @@ warm_tell(struct warm *warm)
 {
     if (warm->command.failed || warm->word.failed) {
         warm_link_close(&warm->link); /* the connection would stay mute */
-        warm_calls_forget(warm);
+        warm_calls_lost(warm);
         return false;
     }
     if (!warm_link_queue(&warm->link, buf_slice(&warm->command))) {
-        warm_calls_forget(warm);
+        warm_calls_lost(warm);
         return false;
     }
     return true;
@@ -225,7 +241,9 @@ warm_collect(struct warm *warm)
                   (warm->again.count == 0 || send_again(warm));
     if (worked) {
         warm_link_worked(&warm->link);
+        forget_all(warm);
+    } else {
+        warm_calls_lost(warm);
     }
-    warm_calls_forget(warm);
     return worked;
 }

@@ -53,3 +53,31 @@ warm_key_seat_holds_beside(struct buf *out, struct slice seat_key)
     buf_append(out, seat_key.ptr, (size_t)(end + 1 - seat_key.ptr));
     buf_append_text(out, ":seat_holds");
 }
+
+/* What stands between `before` and the next `end`; *key begins behind it then. */
+static bool
+take_part(struct slice *key, const char *before, char end, struct slice *part)
+{
+    size_t skip = strlen(before);
+    if (key->len < skip || memcmp(key->ptr, before, skip) != 0)
+        return false;
+    const char *begin = key->ptr + skip;
+    const char *stop = memchr(begin, end, key->len - skip);
+    if (stop == NULL)
+        return false;
+    *part = (struct slice){ begin, (size_t)(stop - begin) };
+    *key = (struct slice){ stop, key->len - skip - part->len };
+    return true;
+}
+
+bool
+warm_key_event(struct slice key, struct slice *org, struct slice *event)
+{
+    return take_part(&key, "holdfast:{org:", ':', org) && take_part(&key, ":event:", '}', event);
+}
+
+void
+warm_key_mark(struct buf *out)
+{
+    buf_append_text(out, "holdfast:mark");
+}

@@ -3,14 +3,19 @@
  *
  * A context of hiredis is dead after any error of its own and after a timeout (the late reply would
  * answer the next command), so it is closed at once. A connect proves nothing: a stopped Redis
- * accepts too; so the link counts as open only after replies. Errors that Redis answers are
- * failures as well (OOM, READONLY, LOADING, MISCONF, MOVED, NOAUTH: it can't be used now), save
- * those that speak of one key or script.
+ * accepts too; so the link counts as open only after replies. The socket does not block: each wait
+ * is a poll of ours that ends at one deadline, however slowly the bytes drip. Errors that Redis
+ * answers are failures as well (OOM, READONLY, LOADING, MISCONF, MOVED, NOAUTH: it can't be used
+ * now), save those that speak of one key or script.
  */
 #include "warm_internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
@@ -40,27 +45,16 @@ warm_link_close(struct warm_link *link)
 static void
 link_failed(struct warm_link *link, const char *why)
 {
-    char text[sizeof(link->logged)];
-    snprintf(text, sizeof(text), "%s", why);
-    if (strcmp(text, link->logged) != 0) {
-        memcpy(link->logged, text, sizeof(text));
-        LOG_EVENT(LOG_WARN, "redis_down", log_text("error", text));
-    }
-    metric_add(METRIC_REDIS_FAILURES_TOTAL, 1);
-    metric_set(METRIC_REDIS_UP, 0);
-    breaker_failed(warm_tier_breaker(link->tier), mono_now());
-    warm_link_close(link);
+    link->trial = false;
+    warm_tier_failed(link->tier, why);
+    warm_link_close(link); /* `why` may be its text */
 }
 
 void
 warm_link_worked(struct warm_link *link)
 {
-    breaker_worked(warm_tier_breaker(link->tier), mono_now());
-    if (link->logged[0] != '\0') {
-        LOG_EVENT(LOG_INFO, "redis_up", log_text("error", ""));
-        link->logged[0] = '\0';
-    }
-    metric_set(METRIC_REDIS_UP, 1);
+    link->trial = false;
+    warm_tier_worked(link->tier);
 }
 
 /* --- sending and receiving --------------------------------------------------- */
@@ -76,24 +70,51 @@ warm_link_queue(struct warm_link *link, struct slice command)
     return true;
 }
 
-bool
-warm_link_push(struct warm_link *link)
-{
-    int done = 0;
-    while (!done) { /* each write waits for the timeout at the most, then fails */
-        if (redisBufferWrite(link->context, &done) != REDIS_OK) {
-            link_failed(link, link->context->errstr);
-            return false;
-        }
-    }
-    return true;
-}
-
 struct mono_time
 warm_link_deadline(const struct warm_link *link)
 {
     int64_t us = link->timeout.tv_sec * INT64_C(1000000) + link->timeout.tv_usec;
     return (struct mono_time){ mono_now().us + us };
+}
+
+/* False: nothing came (or could be sent) in time, the link failed. */
+static bool
+wait_until(struct warm_link *link, short events, struct mono_time deadline)
+{
+    for (;;) {
+        struct pollfd fd = { .fd = link->context->fd, .events = events };
+        int64_t left_us = deadline.us - mono_now().us;
+        int left_ms = left_us > 0 ? (int)((left_us + TIME_US_PER_MS - 1) / TIME_US_PER_MS) : 0;
+        int ready = poll(&fd, 1, left_ms);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno == EINTR)
+            continue;
+        link_failed(link, ready < 0 ? strerror(errno) : "too slow");
+        return false;
+    }
+}
+
+static bool
+push_until(struct warm_link *link, struct mono_time deadline)
+{
+    int done = 0;
+    for (;;) {
+        if (redisBufferWrite(link->context, &done) != REDIS_OK) {
+            link_failed(link, link->context->errstr);
+            return false;
+        }
+        if (done)
+            return true;
+        if (!wait_until(link, POLLOUT, deadline))
+            return false;
+    }
+}
+
+bool
+warm_link_push(struct warm_link *link)
+{
+    return push_until(link, warm_link_deadline(link));
 }
 
 bool
@@ -109,21 +130,31 @@ is_fault(const redisReply *reply)
            !warm_reply_is_error(reply, "NOSCRIPT");
 }
 
+/* NULL: the link failed. */
+static redisReply *
+read_reply(struct warm_link *link, struct mono_time deadline)
+{
+    for (;;) {
+        void *reply = NULL;
+        if (redisGetReplyFromReader(link->context, &reply) != REDIS_OK)
+            break;
+        if (reply != NULL)
+            return reply;
+        if (!push_until(link, deadline) || !wait_until(link, POLLIN, deadline))
+            return NULL;
+        if (redisBufferRead(link->context) != REDIS_OK)
+            break;
+    }
+    link_failed(link, link->context->errstr);
+    return NULL;
+}
+
 redisReply *
 warm_link_reply(struct warm_link *link, struct mono_time deadline)
 {
-    /* hiredis bounds each read; a Redis that drips its replies is bounded here. */
-    if (mono_now().us > deadline.us) {
-        link_failed(link, "too slow");
-        return NULL;
-    }
-    void *reply = NULL;
-    if (redisGetReply(link->context, &reply) != REDIS_OK || reply == NULL) {
-        link_failed(link, link->context->errstr);
-        return NULL;
-    }
-    if (is_fault(reply)) {
-        link_failed(link, ((redisReply *)reply)->str);
+    redisReply *reply = read_reply(link, deadline);
+    if (reply != NULL && is_fault(reply)) {
+        link_failed(link, reply->str);
         freeReplyObject(reply);
         return NULL;
     }
@@ -240,7 +271,7 @@ warm_link_load_scripts(struct warm_link *link)
 }
 
 static bool
-link_connect(struct warm_link *link)
+connect_socket(struct warm_link *link)
 {
     const struct warm_address *address = &link->address;
     link->context = address->is_unix
@@ -250,23 +281,68 @@ link_connect(struct warm_link *link)
         link_failed(link, link->context != NULL ? link->context->errstr : "no memory");
         return false;
     }
-    if (redisSetTimeout(link->context, link->timeout) != REDIS_OK) {
-        link_failed(link, link->context->errstr);
+    int flags = fcntl(link->context->fd, F_GETFL);
+    if (flags < 0 || fcntl(link->context->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        link_failed(link, strerror(errno));
         return false;
     }
-    int greeting = 0;
+    link->context->flags &= ~REDIS_BLOCK; /* for hiredis "try again" is no error then */
+    return true;
+}
+
+/* Connecting, greeting and scripts together take no longer than any other use may. */
+static bool
+link_connect(struct warm_link *link)
+{
     struct mono_time deadline = warm_link_deadline(link);
-    return queue_greeting(link, &greeting) && queue_scripts(link) &&
+    int greeting = 0;
+    link->generation = warm_tier_generation(link->tier);
+    return connect_socket(link) && queue_greeting(link, &greeting) && queue_scripts(link) &&
            read_greeting(link, greeting, deadline) && read_scripts(link, deadline);
 }
 
-bool
-warm_link_open(struct warm_link *link)
+/*
+ * An idle connection has nothing to say: what can be read is its end. To find that first saves a
+ * use, and a failure that the breaker would count after each restart of Redis once for each thread.
+ */
+static bool
+is_stale(const struct warm_link *link)
 {
-    if (!link->usable || !breaker_allows(warm_tier_breaker(link->tier), mono_now())) {
+    char byte;
+    return link->generation != warm_tier_generation(link->tier) ||
+           recv(link->context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+           (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/* The half-open breaker gives its trial once; it lasts until this link has reported on it. */
+static bool
+is_allowed(struct warm_link *link)
+{
+    struct breaker *breaker = warm_tier_breaker(link->tier);
+    enum breaker_state state = breaker_state(breaker);
+    if (state == BREAKER_HALF_OPEN && link->trial)
+        return true;
+    bool allowed = breaker_allows(breaker, mono_now());
+    link->trial = allowed && state == BREAKER_HALF_OPEN;
+    return allowed;
+}
+
+bool
+warm_link_open(struct warm_link *link, bool idle)
+{
+    if (!link->usable || !is_allowed(link)) {
         metric_add(METRIC_REDIS_FALLBACKS_TOTAL, 1);
         warm_link_close(link); /* what it was doing is of no use to anybody any more */
         return false;
     }
+    if (link->context != NULL && idle && is_stale(link))
+        warm_link_close(link);
     return link->context != NULL || link_connect(link);
+}
+
+bool
+warm_link_probe(struct warm_link *link)
+{
+    warm_link_close(link);
+    return link->usable && link_connect(link);
 }

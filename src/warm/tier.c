@@ -8,13 +8,16 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "holdfast/lock.h"
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
 #define TRUSTED_MAX  4096 /* a power of two */
-#define TRUSTED_WAYS 4    /* places that an event may be in */
+#define KINDS_LOGGED 8
+#define UP_AFTER_US  TIME_US_PER_S
+#define TRUSTED_WAYS 4 /* places that an event may be in */
 
 struct trusted {
     uint64_t event; /* hash of org and event; 0: a free place */
@@ -28,24 +31,101 @@ struct warm_tier {
     struct breaker *breaker;
 
     _Atomic uint64_t generation;
+    _Atomic bool down; /* it failed, and didn't work for a while since */
 
     struct lock lock; /* rank WARM_TIER */
 
     /* guarded by lock */
     uint64_t asked;
     struct trusted trusted[TRUSTED_MAX];
+    uint64_t doubts[TRUSTED_MAX]; /* how often the events that share a place were doubted */
+    struct mono_time failed_at;
+    uint64_t logged[KINDS_LOGGED]; /* hashes of the errors that were logged since it worked */
+    int logged_count;
 };
+
+/* --- what became of a use ------------------------------------------------------------ */
+
+/* Each kind of error is a line of the log once, until it worked again; so are not more than a few.
+ */
+static bool
+is_news_locked(struct warm_tier *tier, uint64_t kind)
+{
+    for (int i = 0; i < tier->logged_count; i++)
+        if (tier->logged[i] == kind)
+            return false;
+    if (tier->logged_count == KINDS_LOGGED)
+        return false;
+    tier->logged[tier->logged_count++] = kind;
+    return true;
+}
+
+void
+warm_tier_failed(struct warm_tier *tier, const char *why)
+{
+    struct mono_time now = mono_now();
+
+    metric_add(METRIC_REDIS_FAILURES_TOTAL, 1);
+    metric_set(METRIC_REDIS_UP, 0);
+    lock_take(&tier->lock);
+    bool news = is_news_locked(tier, hash_seeded(why, strlen(why)));
+    tier->failed_at = now;
+    atomic_store_explicit(&tier->down, true, memory_order_relaxed);
+    lock_drop(&tier->lock);
+    if (news)
+        LOG_EVENT(LOG_WARN, "redis_down", log_text("error", why));
+    breaker_failed(tier->breaker, now);
+}
+
+/* One use that works between others that fail is no news: it has to work for a while. */
+static void
+note_up(struct warm_tier *tier, struct mono_time now)
+{
+    lock_take(&tier->lock);
+    bool news = tier->down && now.us - tier->failed_at.us >= UP_AFTER_US;
+    if (news) {
+        tier->logged_count = 0;
+        atomic_store_explicit(&tier->down, false, memory_order_relaxed);
+    }
+    lock_drop(&tier->lock);
+    if (news)
+        LOG_EVENT(LOG_INFO, "redis_up", log_text("error", ""));
+}
+
+void
+warm_tier_worked(struct warm_tier *tier)
+{
+    struct mono_time now = mono_now();
+
+    metric_set(METRIC_REDIS_UP, 1);
+    breaker_worked(tier->breaker, now);
+    if (atomic_load_explicit(&tier->down, memory_order_relaxed))
+        note_up(tier, now);
+}
+
+/* --- the tier -------------------------------------------------------------------------- */
+
+/* What was built is not to be trusted any more. */
+static uint64_t
+next_generation(struct warm_tier *tier)
+{
+    return atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
+}
 
 static void
 breaker_changed(void *context, enum breaker_state state)
 {
     struct warm_tier *tier = context;
 
+    /* Not `state`: two changes in a row may be told in either order. */
+    metric_set(METRIC_REDIS_BREAKER_STATE, (int64_t)breaker_state(tier->breaker));
+    metric_set(METRIC_REDIS_UP, breaker_state(tier->breaker) == BREAKER_CLOSED);
     LOG_EVENT(state == BREAKER_OPEN ? LOG_WARN : LOG_INFO, "redis_breaker",
               log_text("state", breaker_state_word(state)));
     switch (state) {
     case BREAKER_OPEN:
         metric_add(METRIC_BREAKER_OPENED_TOTAL, 1);
+        (void)next_generation(tier); /* now, for it may close a moment before that is told */
         break;
     case BREAKER_HALF_OPEN:
         metric_add(METRIC_BREAKER_HALF_OPENED_TOTAL, 1);
@@ -110,7 +190,7 @@ warm_tier_distrust(struct warm_tier *tier, const char *why)
 {
     if (!tier->on)
         return;
-    uint64_t generation = atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
+    uint64_t generation = next_generation(tier);
     LOG_EVENT(LOG_WARN, "warm_tier_distrusted", log_text("why", why),
               log_int("generation", (int64_t)generation));
 }
@@ -154,12 +234,29 @@ place_locked(struct warm_tier *tier, uint64_t event)
     return best;
 }
 
+static uint64_t
+ticket_locked(const struct warm_tier *tier, uint64_t event)
+{
+    /* Both only grow, so the sum is another one as soon as one of them is. */
+    return warm_tier_generation(tier) + tier->doubts[event % TRUSTED_MAX];
+}
+
+uint64_t
+warm_tier_ticket(struct warm_tier *tier, struct slice org, struct slice event)
+{
+    lock_take(&tier->lock);
+    uint64_t ticket = ticket_locked(tier, event_hash(org, event));
+    lock_drop(&tier->lock);
+    return ticket;
+}
+
 void
-warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice event, uint64_t generation)
+warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice event, uint64_t ticket)
 {
     uint64_t hash = event_hash(org, event);
     lock_take(&tier->lock);
-    if (generation == warm_tier_generation(tier))
+    uint64_t generation = warm_tier_generation(tier);
+    if (ticket == ticket_locked(tier, hash))
         *place_locked(tier, hash) = (struct trusted){ hash, generation, ++tier->asked };
     lock_drop(&tier->lock);
 }
@@ -167,10 +264,12 @@ warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice event, 
 void
 warm_tier_doubt(struct warm_tier *tier, struct slice org, struct slice event)
 {
+    uint64_t hash = event_hash(org, event);
     lock_take(&tier->lock);
-    struct trusted *place = find_locked(tier, event_hash(org, event));
+    struct trusted *place = find_locked(tier, hash);
     if (place != NULL)
         *place = (struct trusted){ 0 };
+    tier->doubts[hash % TRUSTED_MAX]++;
     lock_drop(&tier->lock);
 }
 

@@ -6,16 +6,39 @@
  */
 #include "warm_internal.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "holdfast/json.h"
 
+/* "<org>/<event>/<seat>": a value says of which seat it is, so that a copied one isn't believed. */
+struct warm_path {
+    char text[3 * (ID_BYTES_MAX + 1)];
+    size_t len;
+};
+
+static struct slice
+path_slice(const struct warm_path *path)
+{
+    return (struct slice){ path->text, path->len };
+}
+
+static void
+seat_path(struct warm_path *path, struct slice org, struct slice event, struct slice seat)
+{
+    int len = snprintf(path->text, sizeof(path->text), "%.*s/%.*s/%.*s", SLICE_ARG(org),
+                       SLICE_ARG(event), SLICE_ARG(seat));
+    hf_assert(len > 0 && (size_t)len < sizeof(path->text)); /* ids are short */
+    path->len = (size_t)len;
+}
+
 void
 warm_value(struct buf *out, const struct warm_hold *hold)
 {
     char time[DB_TIME_TEXT_BYTES];
+    struct warm_path path;
     struct json_writer w;
 
     json_writer_init(&w, out);
@@ -27,6 +50,10 @@ warm_value(struct buf *out, const struct warm_hold *hold)
     json_field_text(&w, "expires_at", slice_of(time));
     db_time_format(hold->held_at, time);
     json_field_text(&w, "held_at", slice_of(time));
+    seat_path(&path, hold->org, hold->event, hold->seat);
+    json_field_text(&w, "seat", path_slice(&path));
+    db_time_format(hold->as_of, time);
+    json_field_text(&w, "as_of", slice_of(time));
     json_field_int(&w, "version", hold->version);
     json_object_end(&w);
 }
@@ -88,6 +115,95 @@ warm_value_replaces(struct slice value, struct slice old)
         return false;
     }
     return version_of(old) <= version_of(value);
+}
+
+/* The as_of of a value that warm_value wrote: a text of a fixed length, right before the version.
+ */
+static bool
+as_of_of(struct slice value, struct db_time *as_of)
+{
+    static const char tail[] = "\",\"version\":";
+    const size_t text_len = DB_TIME_TEXT_BYTES - 1, tail_len = sizeof(tail) - 1;
+    size_t at = value.len > 0 ? value.len - 1 : 0; /* of the brace */
+
+    while (at > 0 && value.ptr[at - 1] >= '0' && value.ptr[at - 1] <= '9')
+        at--;
+    if (at < tail_len + text_len || memcmp(value.ptr + at - tail_len, tail, tail_len) != 0)
+        return false;
+    return db_time_parse((struct slice){ value.ptr + at - tail_len - text_len, text_len }, as_of);
+}
+
+static bool
+read_text(const cJSON *value, const char *name, struct slice *text)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(value, name);
+    if (!cJSON_IsString(item))
+        return false;
+    *text = slice_of(item->valuestring);
+    return true;
+}
+
+static bool
+read_time(const cJSON *value, const char *name, struct db_time *time)
+{
+    struct slice text;
+    return read_text(value, name, &text) && db_time_parse(text, time);
+}
+
+static bool
+names_seat(const cJSON *value, struct slice org, struct slice event, struct slice seat)
+{
+    struct warm_path path;
+    struct slice named;
+    seat_path(&path, org, event, seat);
+    return read_text(value, "seat", &named) && slice_equal(named, path_slice(&path));
+}
+
+bool
+warm_value_read(struct slice text, struct slice org, struct slice event, struct slice seat,
+                struct warm_reading *reading)
+{
+    struct json_error error;
+    struct slice hold, user;
+    cJSON *value = json_parse(text, &error);
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(value, "version");
+    bool whole = names_seat(value, org, event, seat) && read_text(value, "hold_id", &hold) &&
+                 uuid_parse(hold, &reading->hold_id) && read_text(value, "user_id", &user) &&
+                 id_is_valid(user) && read_time(value, "expires_at", &reading->held_until) &&
+                 read_time(value, "as_of", &reading->as_of) &&
+                 json_is_int(version, 1, INT64_C(1) << 53, &reading->version);
+    if (whole) {
+        memcpy(reading->user, user.ptr, user.len);
+        reading->user[user.len] = '\0';
+    }
+    cJSON_Delete(value);
+    return whole;
+}
+
+bool
+warm_value_is(struct slice text, const struct warm_hold *hold)
+{
+    struct warm_hold same = *hold;
+    struct buf wanted = { 0 };
+
+    if (!as_of_of(text, &same.as_of))
+        return false;
+    warm_value(&wanted, &same);
+    bool is = !wanted.failed && slice_equal(buf_slice(&wanted), text);
+    buf_fini(&wanted);
+    return is;
+}
+
+bool
+warm_member_is(const struct warm_found *member, const struct warm_hold *hold)
+{
+    struct buf wanted = { 0 };
+
+    warm_member(&wanted, hold);
+    bool is = !wanted.failed && slice_equal(buf_slice(&wanted), member->text) &&
+              member->score == (double)(hold->held_until.us / TIME_US_PER_MS);
+    buf_fini(&wanted);
+    return is;
 }
 
 void

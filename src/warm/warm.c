@@ -13,8 +13,7 @@
 #include <string.h>
 
 #define LIFE_SPARE_MS                                                                              \
-    (10 * 60 * 1000)       /* how much longer than its members an event's set may live */
-#define SEATS_PER_CALL 400 /* of one event: bounds a script's run and its unpack() */
+    (10 * 60 * 1000) /* how much longer than its members an event's set may live */
 
 struct warm *
 warm_new(const struct config *config, struct warm_tier *tier)
@@ -58,14 +57,13 @@ connected(struct warm *warm)
         return false;
     }
     if (warm->link.context == NULL) {
-        warm_calls_forget(warm); /* their replies went with the connection */
+        warm_calls_lost(warm); /* their replies went with the connection */
     }
-    return warm_link_open(&warm->link);
+    return warm_link_open(&warm->link, warm->due.count == 0);
 }
 
-/* Connected, and no reply of an earlier call is in the way. */
-static bool
-ready(struct warm *warm)
+bool
+warm_ready(struct warm *warm)
 {
     return connected(warm) && warm_collect(warm);
 }
@@ -120,7 +118,24 @@ sort_holds(const struct warm_hold *holds, int count)
     return sorted;
 }
 
-/* Sorts the seats and hands them on event by event (in pieces of SEATS_PER_CALL). */
+/*
+ * Redis doesn't have what was committed. While the breaker is open nobody trusts it, and its
+ * closing voids everything, so only what is lost beside that has to be told.
+ */
+static void
+doubt(struct warm *warm, const struct warm_hold *holds, int count)
+{
+    if (!warm->on || breaker_state(warm_tier_breaker(warm->link.tier)) != BREAKER_CLOSED) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (i == 0 || !same_event(&holds[i - 1], &holds[i])) {
+            warm_tier_doubt(warm->link.tier, holds[i].org, holds[i].event);
+        }
+    }
+}
+
+/* Sorts the seats and hands them on event by event (in pieces of WARM_SEATS_PER_CALL). */
 static bool
 send_by_event(struct warm *warm, const struct warm_hold *holds, int count, send_event *send)
 {
@@ -131,7 +146,7 @@ send_by_event(struct warm *warm, const struct warm_hold *holds, int count, send_
     bool sent = sorted != NULL;
     for (int begin = 0, end; sent && begin < count; begin = end) {
         end = begin + 1;
-        while (end < count && end - begin < SEATS_PER_CALL &&
+        while (end < count && end - begin < WARM_SEATS_PER_CALL &&
                same_event(sorted[begin], sorted[end])) {
             end++;
         }
@@ -143,16 +158,15 @@ send_by_event(struct warm *warm, const struct warm_hold *holds, int count, send_
 
 /* --- words of our own --------------------------------------------------------------- */
 
-static void
-begin(struct warm *warm, int words, const char *name)
+void
+warm_begin(struct warm *warm, int words, const char *name)
 {
     buf_clear(&warm->command);
     warm_command(&warm->command, words, name);
 }
 
-/* Adds the word that stands in warm->word. */
-static void
-add_built(struct warm *warm)
+void
+warm_add_built(struct warm *warm)
 {
     warm_word(&warm->command, buf_slice(&warm->word));
     buf_clear(&warm->word);
@@ -162,28 +176,28 @@ static void
 add_seat_key(struct warm *warm, const struct warm_hold *hold)
 {
     warm_key_seat(&warm->word, hold->org, hold->event, hold->seat);
-    add_built(warm);
+    warm_add_built(warm);
 }
 
 static void
 add_seat_holds_key(struct warm *warm, const struct warm_hold *hold)
 {
     warm_key_seat_holds(&warm->word, hold->org, hold->event);
-    add_built(warm);
+    warm_add_built(warm);
 }
 
 static void
 add_meta_key(struct warm *warm, const struct warm_hold *hold)
 {
     warm_key_hold_meta(&warm->word, hold->org, hold->event, &hold->hold_id);
-    add_built(warm);
+    warm_add_built(warm);
 }
 
 static void
 add_member(struct warm *warm, const struct warm_hold *hold)
 {
     warm_member(&warm->word, hold);
-    add_built(warm);
+    warm_add_built(warm);
 }
 
 static void
@@ -212,10 +226,10 @@ add_field(struct warm *warm, const char *name, struct slice value)
 static void
 build_set(struct warm *warm, const struct warm_hold *hold, const char *mode)
 {
-    begin(warm, mode != NULL ? 6 : 5, "SET");
+    warm_begin(warm, mode != NULL ? 6 : 5, "SET");
     add_seat_key(warm, hold);
     warm_value(&warm->word, hold);
-    add_built(warm);
+    warm_add_built(warm);
     add_text(warm, "PX");
     warm_word_int(&warm->command, warm_keep_ms(hold));
     if (mode != NULL) {
@@ -228,7 +242,7 @@ build_set(struct warm *warm, const struct warm_hold *hold, const char *mode)
 static void
 build_members(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
-    begin(warm, 2 + 2 * count, "ZADD");
+    warm_begin(warm, 2 + 2 * count, "ZADD");
     add_seat_holds_key(warm, seats[0]);
     for (int i = 0; i < count; i++) {
         warm_word_int(&warm->command, seats[i]->held_until.us / TIME_US_PER_MS);
@@ -265,7 +279,7 @@ tell_life(struct warm *warm, const struct warm_hold *const *seats, int count)
     }
     bool told = true;
     for (int i = 0; told && i < 2; i++) {
-        begin(warm, 4, "PEXPIRE");
+        warm_begin(warm, 4, "PEXPIRE");
         add_seat_holds_key(warm, seats[0]);
         warm_word_int(&warm->command, keep_ms + LIFE_SPARE_MS);
         add_text(warm, modes[i]);
@@ -281,7 +295,7 @@ tell_meta(struct warm *warm, const struct warm_hold *hold)
     char id[UUID_TEXT_BYTES];
     uuid_format(&hold->hold_id, id);
 
-    begin(warm, 16, "HSET");
+    warm_begin(warm, 16, "HSET");
     add_meta_key(warm, hold);
     add_field(warm, "hold_id", slice_of(id));
     add_field(warm, "user_id", hold->user);
@@ -293,7 +307,7 @@ tell_meta(struct warm *warm, const struct warm_hold *hold)
     if (!warm_tell(warm)) {
         return false;
     }
-    begin(warm, 3, "PEXPIRE");
+    warm_begin(warm, 3, "PEXPIRE");
     add_meta_key(warm, hold);
     warm_word_int(&warm->command, warm_keep_ms(hold));
     return warm_tell(warm);
@@ -337,9 +351,13 @@ send_told(struct warm *warm, const struct warm_hold *const *seats, int count)
 bool
 warm_put(struct warm *warm, const struct warm_hold *holds, int count)
 {
-    return send_by_event(warm, holds, count, send_checked) && warm_mute(warm) &&
-           send_by_event(warm, holds, count, send_told) && warm_unmute(warm) &&
-           warm_link_push(&warm->link);
+    bool sent = send_by_event(warm, holds, count, send_checked) && warm_mute(warm) &&
+                send_by_event(warm, holds, count, send_told) && warm_unmute(warm) &&
+                warm_link_push(&warm->link);
+    if (!sent) {
+        doubt(warm, holds, count);
+    }
+    return sent;
 }
 
 /* --- remove --------------------------------------------------------------------------- */
@@ -348,7 +366,7 @@ static bool
 send_remove(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
     int keys = 1 + 2 * count;
-    begin(warm, 3 + keys + count, "EVALSHA");
+    warm_begin(warm, 3 + keys + count, "EVALSHA");
     add_text(warm, warm->link.sha[SCRIPT_REMOVE_HOLDS]);
     warm_word_int(&warm->command, keys);
     add_seat_holds_key(warm, seats[0]);
@@ -369,17 +387,29 @@ send_remove(struct warm *warm, const struct warm_hold *const *seats, int count)
 bool
 warm_remove(struct warm *warm, const struct warm_hold *holds, int count)
 {
-    return send_by_event(warm, holds, count, send_remove);
+    bool sent = send_by_event(warm, holds, count, send_remove);
+    if (!sent) {
+        doubt(warm, holds, count);
+    }
+    return sent;
 }
 
 /* --- reads ------------------------------------------------------------------------- */
 
-/* Sends warm->command and waits for its reply. NULL: it failed. */
-static redisReply *
-ask(struct warm *warm)
+bool
+warm_queue(struct warm *warm)
 {
-    if (warm->command.failed || warm->word.failed ||
-        !warm_link_queue(&warm->link, buf_slice(&warm->command))) {
+    if (warm->command.failed || warm->word.failed) {
+        warm_link_close(&warm->link); /* no memory: what is under way has no reader any more */
+        return false;
+    }
+    return warm_link_queue(&warm->link, buf_slice(&warm->command));
+}
+
+redisReply *
+warm_ask(struct warm *warm)
+{
+    if (!warm_queue(warm)) {
         return NULL;
     }
     redisReply *reply = warm_link_reply(&warm->link, warm_link_deadline(&warm->link));
@@ -392,11 +422,11 @@ ask(struct warm *warm)
 bool
 warm_ping(struct warm *warm)
 {
-    if (!ready(warm)) {
+    if (!warm_ready(warm)) {
         return false;
     }
-    begin(warm, 1, "PING");
-    redisReply *reply = ask(warm);
+    warm_begin(warm, 1, "PING");
+    redisReply *reply = warm_ask(warm);
     if (reply == NULL) {
         return false;
     }
@@ -404,21 +434,31 @@ warm_ping(struct warm *warm)
     return true;
 }
 
+/* Of a value that somebody made huge no more is read than ours can have. No key: an empty text. */
+void
+warm_build_get(struct warm *warm, struct slice org, struct slice event, struct slice seat)
+{
+    warm_begin(warm, 4, "GETRANGE");
+    warm_key_seat(&warm->word, org, event, seat);
+    warm_add_built(warm);
+    warm_word_int(&warm->command, 0);
+    warm_word_int(&warm->command, WARM_VALUE_MAX - 1);
+}
+
 bool
 warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
               char **json_out, size_t *json_len)
 {
-    if (!ready(warm)) {
+    if (!warm_ready(warm)) {
         return false;
     }
-    begin(warm, 2, "GET");
-    warm_key_seat(&warm->word, org, event, seat);
-    add_built(warm);
-    redisReply *reply = ask(warm);
+    warm_build_get(warm, org, event, seat);
+    redisReply *reply = warm_ask(warm);
     if (reply == NULL) {
         return false;
     }
-    char *json = reply->type == REDIS_REPLY_STRING ? malloc(reply->len + 1) : NULL;
+    bool there = reply->type == REDIS_REPLY_STRING && reply->len > 0;
+    char *json = there ? malloc(reply->len + 1) : NULL;
     if (json != NULL) {
         memcpy(json, reply->str, reply->len + 1); /* hiredis ends it with a NUL */
         *json_out = json;
@@ -431,13 +471,13 @@ warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct sl
 int64_t
 warm_count(struct warm *warm, struct slice org, struct slice event)
 {
-    if (!ready(warm)) {
+    if (!warm_ready(warm)) {
         return -1;
     }
-    begin(warm, 2, "ZCARD");
+    warm_begin(warm, 2, "ZCARD");
     warm_key_seat_holds(&warm->word, org, event);
-    add_built(warm);
-    redisReply *reply = ask(warm);
+    warm_add_built(warm);
+    redisReply *reply = warm_ask(warm);
     if (reply == NULL) {
         return -1;
     }

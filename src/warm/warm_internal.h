@@ -2,9 +2,9 @@
  * warm_internal.h - what the files of the warm room share.
  *
  * tier.c is what all connections of a node share (breaker.c says when Redis may be used), address.c
- * reads redis_url, link.c owns one connection,
- * keys.c builds every key and values.c what stands under them, calls.c keeps what was sent until
- * its reply was read, warm.c is the contract.
+ * reads redis_url, link.c owns one connection, keys.c builds every key and values.c what stands
+ * under them, calls.c keeps what was sent until its reply was read, warm.c is what the engine and
+ * reads call, mend.c what repair calls, watch.c what the watcher calls.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
 #define HOLDFAST_WARM_INTERNAL_H
@@ -32,9 +32,22 @@ void warm_key_hold_meta(struct buf *out, struct slice org, struct slice event,
 /* The seat_holds of the event that a seat's key is of. */
 void warm_key_seat_holds_beside(struct buf *out, struct slice seat_key);
 
+/* One for all nodes: it is gone when Redis lost what it had (watch.c). */
+void warm_key_mark(struct buf *out);
+/* The event that a key of ours is of. False: it is none of ours. */
+bool warm_key_event(struct slice key, struct slice *org, struct slice *event);
+
+/* --- tier.c ------------------------------------------------------------------ */
+
+/* What became of a use, told to breaker, metrics and log. `why` may be any text. */
+void warm_tier_failed(struct warm_tier *tier, const char *why);
+void warm_tier_worked(struct warm_tier *tier);
+
 /* --- values.c ------------------------------------------------------------- */
 
-#define WARM_KEEP_MS 60000 /* keys outlive their hold by this: clocks differ, cleaning is late */
+#define WARM_VALUE_MAX      4096 /* bytes of a value that are read; none of ours is longer */
+#define WARM_SEATS_PER_CALL 400  /* of one event: bounds a script's run and its unpack() */
+#define WARM_KEEP_MS        60000 /* keys outlive their hold by this: clocks differ, cleaning is late */
 
 /* The JSON under a seat's key. db/scripts read it as text: hold_id, user_id first, version last. */
 void warm_value(struct buf *out, const struct warm_hold *hold);
@@ -81,21 +94,27 @@ struct warm_link {
     struct warm_tier *tier;
 
     redisContext *context; /* NULL: not connected */
+    uint64_t generation;   /* of the tier, when it connected */
+    bool trial;            /* it has the half-open breaker's one trial, and hasn't reported yet */
     char sha[SCRIPT_COUNT][41];
-    char logged[160]; /* each change once */
 };
 
 void warm_link_init(struct warm_link *link, const struct config *config, struct warm_tier *tier);
 void warm_link_close(struct warm_link *link);
 
-/* Connects if need be and allowed. False at once while the breaker is open. */
-bool warm_link_open(struct warm_link *link);
+/*
+ * Connects if need be and allowed. False at once while the breaker is open. idle: no reply is due,
+ * so a connection that ended meanwhile, or is of another generation of the tier, is made anew.
+ */
+bool warm_link_open(struct warm_link *link, bool idle);
+/* Connects whatever the breaker says: for its prober. */
+bool warm_link_probe(struct warm_link *link);
 
 /* Queues a formatted command; push sends what is queued. False: the link failed and is closed. */
 bool warm_link_queue(struct warm_link *link, struct slice command);
 bool warm_link_push(struct warm_link *link);
 
-/* When the replies to what is being sent now must be here. */
+/* When what is sent now must be done, and its replies must be here. */
 struct mono_time warm_link_deadline(const struct warm_link *link);
 
 /*
@@ -143,9 +162,17 @@ struct warm_life {
     int64_t until_ms;
 };
 
+/* What the watcher knows of the Redis of before. */
+struct warm_watching {
+    char run_id[48];               /* "": not seen yet */
+    char mark[UUID_TEXT_BYTES];    /* "": not seen yet */
+    struct mono_time half_open_at; /* when its probe worked */
+};
+
 struct warm {
     bool on; /* fixed after warm_new */
     struct warm_link link;
+    struct warm_watching watching;
     struct warm_life lives[WARM_LIVES];
 
     struct warm_calls due;
@@ -164,7 +191,21 @@ bool warm_call(struct warm *warm, enum warm_call_kind kind);
 bool warm_mute(struct warm *warm);
 bool warm_tell(struct warm *warm);
 bool warm_unmute(struct warm *warm);
-/* Forgets what is due, when its connection is gone. */
-void warm_calls_forget(struct warm *warm);
+/* Forgets what is due, when its connection is gone, and doubts its events. */
+void warm_calls_lost(struct warm *warm);
+
+/* --- warm.c -------------------------------------------------------------------------- */
+
+/* Connected, and no reply of an earlier call is in the way. False: without Redis. */
+bool warm_ready(struct warm *warm);
+/* warm->command: a new one of `words` words; warm->word is appended to it, and empty again. */
+void warm_begin(struct warm *warm, int words, const char *name);
+void warm_add_built(struct warm *warm);
+/* Makes warm->command the read of one seat's key. */
+void warm_build_get(struct warm *warm, struct slice org, struct slice event, struct slice seat);
+/* Sends warm->command. False: it failed, the link is closed. */
+bool warm_queue(struct warm *warm);
+/* Sends warm->command and waits for its reply (caller: freeReplyObject). NULL: it failed. */
+redisReply *warm_ask(struct warm *warm);
 
 #endif

@@ -101,6 +101,7 @@ hold_of(const char *seat, struct uuid id, const char *user, int64_t version)
                                .hold_id = id,
                                .held_at = { 1769863000 * INT64_C(1000000) },
                                .held_until = { 1769863900 * INT64_C(1000000) },
+                               .as_of = { 1769863001 * INT64_C(1000000) },
                                .version = version,
                                .ttl_ms = 900000 };
 }
@@ -258,8 +259,9 @@ a_put_writes_key_member_and_meta(void **state)
     snprintf(wanted, sizeof(wanted),
              "{\"hold_id\":\"%s\",\"user_id\":\"ann\",\"cart_token\":\"cart-1\",\"expires_at\":"
              "\"2026-01-31T"
-             "12:51:40.000Z\",\"held_at\":\"2026-01-31T12:36:40.000Z\",\"version\":7}",
-             hold);
+             "12:51:40.000Z\",\"held_at\":\"2026-01-31T12:36:40.000Z\",\"seat\":\"acme/%s/A1\","
+             "\"as_of\":\"2026-01-31T12:36:41.000Z\",\"version\":7}",
+             hold, event_text);
     assert_asked("GET", "seat:A1", "", wanted);
     snprintf(member, sizeof(member), "A1:%s:ann", hold);
     assert_asked("ZSCORE", "seat_holds", member, "1769863900000");
@@ -424,16 +426,30 @@ forgotten_scripts_are_loaded_and_the_calls_sent_again(void **state)
 }
 
 static void
-a_lost_connection_costs_one_call(void **state)
+a_connection_that_ended_while_idle_costs_nothing(void **state)
 {
     (void)state;
     REDIS_OR_SKIP();
     assert_true(warm_ping(warm));
     shutdown(warm->link.context->fd, SHUT_RDWR);
+    put_one(hold_of("A1", uuid_v7_new(), "ann", 1));
+}
+
+static void
+a_connection_lost_under_way_costs_one_call_and_the_events_trust(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
     struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
-    assert_false(warm_put(warm, &hold, 1) && warm_collect(warm));
+    warm_tier_rebuilt(tier, ORG, event, warm_tier_ticket(tier, ORG, event));
+    assert_true(warm_tier_trusts(tier, ORG, event));
+    assert_true(warm_put(warm, &hold, 1));
+    shutdown(warm->link.context->fd, SHUT_RDWR);
+    assert_false(warm_collect(warm));
+    assert_false(warm_tier_trusts(tier, ORG, event));
     assert_true(warm_put(warm, &hold, 1) && warm_collect(warm)); /* it connects anew */
     assert_int_equal(breaker_state(warm_tier_breaker(tier)), BREAKER_CLOSED);
+    assert_false(warm_tier_trusts(tier, ORG, event)); /* the first one is lost all the same */
 }
 
 /* A listener that accepts (its backlog does) and never answers, as a stopped Redis does. */
@@ -502,8 +518,10 @@ main(void)
                                         open_case, close_case),
         cmocka_unit_test_setup_teardown(forgotten_scripts_are_loaded_and_the_calls_sent_again,
                                         open_case, close_case),
-        cmocka_unit_test_setup_teardown(a_lost_connection_costs_one_call, open_case,
+        cmocka_unit_test_setup_teardown(a_connection_that_ended_while_idle_costs_nothing, open_case,
                                         close_case),
+        cmocka_unit_test_setup_teardown(
+            a_connection_lost_under_way_costs_one_call_and_the_events_trust, open_case, close_case),
         cmocka_unit_test_setup_teardown(a_redis_that_hangs_is_left_alone_after_five_timeouts,
                                         open_case, close_case),
     };
