@@ -60,6 +60,8 @@ void warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice ev
 /* What was committed didn't reach Redis, or there is drift that can't be mended now: not trusted
  * until it is rebuilt again. */
 void warm_tier_doubt(struct warm_tier *tier, struct slice org, struct slice event);
+/* Counts up with each distrust and each doubt: there is something to rebuild. */
+uint64_t warm_tier_doubts(const struct warm_tier *tier);
 /* True: closed, and rebuilt in this generation. Bounded: the least lately asked event is forgotten
  * first, and then has to be rebuilt. */
 bool warm_tier_trusts(struct warm_tier *tier, struct slice org, struct slice event);
@@ -156,6 +158,13 @@ bool warm_read_members(struct warm *warm, struct slice org, struct slice event, 
  */
 bool warm_scan_seats(struct warm *warm, struct slice org, struct slice event,
                      struct mono_time deadline, warm_visit *visit, void *context);
+
+/*
+ * The rest of what `holds` (of one event, seats of a hold side by side) have there: right[i] if its
+ * member has the right score and the hold's meta (unless `source` is empty) is what warm_put would
+ * have written. False: Redis failed.
+ */
+bool warm_read_details(struct warm *warm, const struct warm_hold *holds, int count, bool *right);
 
 /* True if this is what warm_put would have written for `hold`, to the letter but for as_of (any
  * time). Its TTL isn't known. */

@@ -31,7 +31,8 @@ struct warm_tier {
     struct breaker *breaker;
 
     _Atomic uint64_t generation;
-    _Atomic bool down; /* it failed, and didn't work for a while since */
+    _Atomic uint64_t doubted; /* distrusts and doubts */
+    _Atomic bool down;        /* it failed, and didn't work for a while since */
 
     struct lock lock; /* rank WARM_TIER */
 
@@ -109,7 +110,9 @@ warm_tier_worked(struct warm_tier *tier)
 static uint64_t
 next_generation(struct warm_tier *tier)
 {
-    return atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
+    uint64_t generation = atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
+    atomic_fetch_add_explicit(&tier->doubted, 1, memory_order_release);
+    return generation;
 }
 
 static void
@@ -271,6 +274,13 @@ warm_tier_doubt(struct warm_tier *tier, struct slice org, struct slice event)
         *place = (struct trusted){ 0 };
     tier->doubts[hash % TRUSTED_MAX]++;
     lock_drop(&tier->lock);
+    atomic_fetch_add_explicit(&tier->doubted, 1, memory_order_release);
+}
+
+uint64_t
+warm_tier_doubts(const struct warm_tier *tier)
+{
+    return atomic_load_explicit(&tier->doubted, memory_order_acquire);
 }
 
 bool

@@ -71,6 +71,37 @@ warm_member(struct buf *out, const struct warm_hold *hold)
 }
 
 int64_t
+warm_score(const struct warm_hold *hold)
+{
+    return hold->held_until.us / TIME_US_PER_MS;
+}
+
+bool
+warm_has_meta(const struct warm_hold *holds, int i)
+{
+    return holds[i].source.len > 0 &&
+           (i == 0 || !uuid_equal(&holds[i - 1].hold_id, &holds[i].hold_id));
+}
+
+void
+warm_meta(struct warm_meta *meta, const struct warm_hold *hold)
+{
+    uuid_format(&hold->hold_id, meta->hold_id);
+    db_time_format(hold->held_until, meta->held_until);
+    db_time_format(hold->held_at, meta->created_at);
+    const struct warm_meta_field fields[WARM_META_FIELDS] = {
+        { "hold_id", slice_of(meta->hold_id) },
+        { "user_id", hold->user },
+        { "event_id", hold->event },
+        { "held_until", slice_of(meta->held_until) },
+        { "created_at", slice_of(meta->created_at) },
+        { "source", hold->source },
+        { "status", SLICE_LITERAL("active") },
+    };
+    memcpy(meta->field, fields, sizeof(fields));
+}
+
+int64_t
 warm_keep_ms(const struct warm_hold *hold)
 {
     if (hold->ttl_ms <= -WARM_KEEP_MS) {
@@ -201,7 +232,7 @@ warm_member_is(const struct warm_found *member, const struct warm_hold *hold)
 
     warm_member(&wanted, hold);
     bool is = !wanted.failed && slice_equal(buf_slice(&wanted), member->text) &&
-              member->score == (double)(hold->held_until.us / TIME_US_PER_MS);
+              member->score == (double)warm_score(hold);
     buf_fini(&wanted);
     return is;
 }

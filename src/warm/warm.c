@@ -206,22 +206,6 @@ add_text(struct warm *warm, const char *text)
     warm_word(&warm->command, slice_of(text));
 }
 
-static void
-add_time(struct warm *warm, const char *name, struct db_time time)
-{
-    char text[DB_TIME_TEXT_BYTES];
-    db_time_format(time, text);
-    add_text(warm, name);
-    add_text(warm, text);
-}
-
-static void
-add_field(struct warm *warm, const char *name, struct slice value)
-{
-    add_text(warm, name);
-    warm_word(&warm->command, value);
-}
-
 /* SET <key> <value> PX <ms> [GET] */
 static void
 build_set(struct warm *warm, const struct warm_hold *hold, const char *mode)
@@ -245,7 +229,7 @@ build_members(struct warm *warm, const struct warm_hold *const *seats, int count
     warm_begin(warm, 2 + 2 * count, "ZADD");
     add_seat_holds_key(warm, seats[0]);
     for (int i = 0; i < count; i++) {
-        warm_word_int(&warm->command, seats[i]->held_until.us / TIME_US_PER_MS);
+        warm_word_int(&warm->command, warm_score(seats[i]));
         add_member(warm, seats[i]);
     }
 }
@@ -292,18 +276,14 @@ tell_life(struct warm *warm, const struct warm_hold *const *seats, int count)
 static bool
 tell_meta(struct warm *warm, const struct warm_hold *hold)
 {
-    char id[UUID_TEXT_BYTES];
-    uuid_format(&hold->hold_id, id);
-
-    warm_begin(warm, 16, "HSET");
+    struct warm_meta meta;
+    warm_meta(&meta, hold);
+    warm_begin(warm, 2 + 2 * WARM_META_FIELDS, "HSET");
     add_meta_key(warm, hold);
-    add_field(warm, "hold_id", slice_of(id));
-    add_field(warm, "user_id", hold->user);
-    add_field(warm, "event_id", hold->event);
-    add_time(warm, "held_until", hold->held_until);
-    add_time(warm, "created_at", hold->held_at);
-    add_field(warm, "source", hold->source);
-    add_field(warm, "status", SLICE_LITERAL("active"));
+    for (int i = 0; i < WARM_META_FIELDS; i++) {
+        add_text(warm, meta.field[i].name);
+        warm_word(&warm->command, meta.field[i].value);
+    }
     if (!warm_tell(warm)) {
         return false;
     }

@@ -4,7 +4,7 @@
  * tier.c is what all connections of a node share (breaker.c says when Redis may be used), address.c
  * reads redis_url, link.c owns one connection, keys.c builds every key and values.c what stands
  * under them, calls.c keeps what was sent until its reply was read, warm.c is what the engine and
- * reads call, mend.c what repair calls, watch.c what the watcher calls.
+ * reads call, find.c and mend.c what repair calls, watch.c what the watcher calls.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
 #define HOLDFAST_WARM_INTERNAL_H
@@ -53,6 +53,22 @@ void warm_tier_worked(struct warm_tier *tier);
 void warm_value(struct buf *out, const struct warm_hold *hold);
 /* "<seat>:<hold>:<user>" */
 void warm_member(struct buf *out, const struct warm_hold *hold);
+int64_t warm_score(const struct warm_hold *hold);
+
+#define WARM_META_FIELDS 7
+
+/* The hash under a hold's meta key; it has its own texts of times, so it isn't to be moved. */
+struct warm_meta {
+    struct warm_meta_field {
+        const char *name;
+        struct slice value;
+    } field[WARM_META_FIELDS];
+    char hold_id[UUID_TEXT_BYTES], held_until[DB_TIME_TEXT_BYTES], created_at[DB_TIME_TEXT_BYTES];
+};
+void warm_meta(struct warm_meta *meta, const struct warm_hold *hold);
+/* holds[i] is the first seat of its hold, and its meta is known. */
+bool warm_has_meta(const struct warm_hold *holds, int i);
+
 /* Milliseconds that the hold's keys live, at least 1. */
 int64_t warm_keep_ms(const struct warm_hold *hold);
 
@@ -201,6 +217,8 @@ bool warm_ready(struct warm *warm);
 /* warm->command: a new one of `words` words; warm->word is appended to it, and empty again. */
 void warm_begin(struct warm *warm, int words, const char *name);
 void warm_add_built(struct warm *warm);
+/* find.c: where a piece that begins there ends. */
+int warm_piece_end(int begin, int count);
 /* Makes warm->command the read of one seat's key. */
 void warm_build_get(struct warm *warm, struct slice org, struct slice event, struct slice seat);
 /* Sends warm->command. False: it failed, the link is closed. */

@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OFFER_AFTER_US (800 * TIME_US_PER_MS) /* half-open: a batch may have the trial until then  \
-                                               */
+#define OFFER_AFTER_US                                                                             \
+    (800 * TIME_US_PER_MS) /* half-open: a batch may have the trial until then                     \
+                            */
 
 /* --- the run id ------------------------------------------------------------------------------ */
 
