@@ -64,7 +64,7 @@ class Market:
 
 def test_a_node_that_is_killed_under_load_loses_nothing_it_told(node, start_node, admin, db, prove):
     second = start_node()
-    market = Market(admin, [node, second], seconds=8)
+    market = Market(admin, [node, second], seconds=6)
 
     def killer():
         for _ in range(3):

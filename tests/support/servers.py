@@ -271,7 +271,7 @@ class Server:
     def stop(self):
         if self.process is None or self.process.poll() is not None:
             return
-        self.process.send_signal(signal.SIGCONT)  # a test may have stopped it
+        self.resume()  # a test may have stopped it
         self.process.send_signal(self.stop_signal)
         try:
             self.process.wait(20)
@@ -360,6 +360,21 @@ class Postgres(Server):
         """As a power cut of its machine would, but for the disk's own memory: no checkpoint, no goodbye."""
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait()
+
+    def pause(self):
+        """All of its processes, the one that makes the others first."""
+        super().pause()
+        self._signal_children(signal.SIGSTOP)
+
+    def resume(self):
+        self._signal_children(signal.SIGCONT)
+        super().resume()
+
+    def _signal_children(self, signum):
+        pid = self.process.pid
+        for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signum)
 
     def answers(self):
         import psycopg2

@@ -5,15 +5,19 @@ An actor is a generator. It yields shots, bytes that are ready to be sent, and g
     def buyer(user, event):
         answer = yield shot(user, "POST", f"/api/events/{event}/seats/A-1/hold", {"cart_token": "c"})
         one, two = yield [shot(...), shot(...)]     # sent in the same instant, each on a connection of its own
+        yield pause(0.1)                            # nothing of this actor for so many seconds
         return one.status
 
     results = drive([buyer(user, event) for user in users])
 
-An answer is None where the connection ended without one (a node that was killed).
+An answer is None where the connection ended without one (a node that was killed), or where it took longer than
+`patience`.
 """
 
 import collections
 import functools
+import heapq
+import itertools
 import json as json_module
 import re
 import resource
@@ -26,7 +30,10 @@ from support.client import Answer
 CHUNK_BYTES = 262144
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
+CONNECTION_CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
+
 Shot = collections.namedtuple("Shot", "node data")
+pause = collections.namedtuple("pause", "seconds")
 
 
 def shot(client, method, path, json=None, headers=None):
@@ -87,6 +94,7 @@ class Wire:
         self.socket = socket.create_connection((node.host, node.port), 30, source and (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
+        self.last = False  # the node has said that this was its last answer here
 
     def fileno(self):
         return self.socket.fileno()
@@ -108,6 +116,7 @@ class Wire:
         if len(rest) < size:
             return None
         self._received = rest[size:]
+        self.last = CONNECTION_CLOSE.search(head) is not None
         return SwarmAnswer(head, rest[:size])
 
     def silent(self):
@@ -142,14 +151,18 @@ class Actor:
         self.waiting = {}  # Wire -> place in the answers
         self.answers = []
         self.single = False  # one shot was yielded, not a list
+        self.turn = 0  # counts what it has yielded
         self.result = None
 
 
 class Swarm:
     """Drives actors until each has returned."""
 
-    def __init__(self, actors, timeout):
+    def __init__(self, actors, timeout, patience=None):
         self.actors = [Actor(steps) for steps in actors]
+        self.patience = patience
+        self.alarms = []  # heap of (when to wait no longer, a number that is unique, Actor, its turn then)
+        self.numbers = itertools.count()
         self.deadline = time.monotonic() + timeout
         self.timeout = timeout
         self.epoll = select.epoll()
@@ -171,15 +184,36 @@ class Swarm:
         while self.left:
             left_s = self.deadline - time.monotonic()
             assert left_s > 0, f"{self.left} of {len(self.actors)} are not through after {self.timeout} s"
-            for descriptor, _ in self.epoll.poll(min(left_s, 1.0), 4096):
+            for descriptor, _ in self.epoll.poll(min(left_s, self._until_next_alarm()), 4096):
                 if descriptor in self.by_descriptor:
                     self._readable(*self.by_descriptor[descriptor])
+            while self.alarms and self.alarms[0][0] <= time.monotonic():
+                _, _, actor, turn = heapq.heappop(self.alarms)
+                if actor.turn == turn:
+                    self._wait_no_longer(actor)
+
+    def _until_next_alarm(self):
+        return max(0.0, min(1.0, self.alarms[0][0] - time.monotonic())) if self.alarms else 1.0
+
+    def _set_alarm(self, actor, seconds):
+        heapq.heappush(self.alarms, (time.monotonic() + seconds, next(self.numbers), actor, actor.turn))
+
+    def _wait_no_longer(self, actor):
+        """Its pause is over, or the patience of `drive`."""
+        for wire in list(actor.waiting):
+            self._drop(wire, actor)
+        actor.waiting = {}
+        self._advance(actor, actor.answers[0] if actor.single else actor.answers)
 
     def _readable(self, wire, actor):
         try:
             answer = wire.take()
             if answer is None:
                 return
+            if wire.last:
+                self._drop(wire, actor)
+        except BlockingIOError:
+            return  # its descriptor was another connection's a moment ago
         except OSError:
             answer = None
             self._drop(wire, actor)
@@ -199,15 +233,22 @@ class Swarm:
     def _advance(self, actor, value):
         """Gives the generator its answers and sends what it wants next; again while nothing could be sent."""
         while True:
+            actor.turn += 1
             try:
                 wanted = actor.steps.send(value)
             except StopIteration as end:
                 self._end(actor, end.value)
                 return
-            actor.single = isinstance(wanted, Shot)
+            actor.single = isinstance(wanted, (Shot, pause))
+            if isinstance(wanted, pause):
+                actor.answers = [None]
+                self._set_alarm(actor, wanted.seconds)
+                return
             shots = [wanted] if actor.single else list(wanted)
             self._fire(actor, shots)
             if actor.waiting:
+                if self.patience is not None:
+                    self._set_alarm(actor, self.patience)
                 return
             value = None if actor.single else [None] * len(shots)
 
@@ -233,6 +274,7 @@ class Swarm:
                 wire = Wire(node)
             except OSError:
                 return None
+            wire.socket.setblocking(False)
             actor.wires[key] = wire
             self.by_descriptor[wire.fileno()] = (wire, actor)
             self.epoll.register(wire.fileno(), select.EPOLLIN)
@@ -247,10 +289,10 @@ class Swarm:
         actor.wires = {}
 
 
-def drive(actors, timeout=60):
+def drive(actors, timeout=60, patience=None):
     """Runs the actors to their ends; what each returned, in order."""
     allow_descriptors()
-    return Swarm(actors, timeout).run()
+    return Swarm(actors, timeout, patience).run()
 
 
 def volley(shots, timeout=60):

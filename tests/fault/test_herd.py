@@ -1,0 +1,54 @@
+"""10,000 requests for one seat cost Postgres two calls of the hold statement a node at the most, and one a retry."""
+
+import pytest
+
+from support import statements
+from support.client import Client
+from support.house import House
+from support.swarm import hold_shot, tally, volley
+from support.waiting import wait_until
+
+HERD = 10_000
+
+
+@pytest.fixture(scope="module")
+def house(workplace, log_folder):
+    # A slow machine is no fault; nor is it the herd's.
+    with House(workplace, log_folder, postgres=statements.PRELOADED, request_timeout="30s") as house:
+        yield house
+
+
+def retries(nodes):
+    return sum(node.metrics()["holdfast_retries_total"] for node in nodes)
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["one node", "two nodes"])
+@pytest.mark.parametrize("of", ["a free seat", "a held seat", "a seat freed a moment ago"])
+def test_a_herd_costs_next_to_nothing(house, count, of):
+    nodes, admin = house.nodes[:count], house.admin()
+    event = admin.make_event(2)
+    users = [Client(nodes[n % count], admin.org, f"user-{n}") for n in range(HERD)]
+    owner = Client(nodes[0], admin.org, "owner")
+    if of != "a free seat":
+        hold = owner.held(event, "A-1")
+        wait_until(lambda: all(users[n].hold_one(event, "A-1").headers["X-Holdfast-Tier"] == "hot"
+                               for n in range(count)), what="memory knows")
+        if of.startswith("a seat freed"):
+            owner.cancel(hold["hold_id"]).expect(200)
+    with house.database() as db:
+        statements.prepare(db)
+        statements.forget(db)
+        before = retries(nodes)
+        answers = volley([hold_shot(user, event, "A-1") for user in users], timeout=100)
+        calls = statements.count(db, statements.HOLD_SEATS)
+    assert_one_winner(answers, 0 if of == "a held seat" else 1)
+    allowed = 2 * count + retries(nodes) - before
+    assert calls <= allowed, f"{calls} calls of the hold statement, {allowed} allowed"
+    assert calls >= (0 if of == "a held seat" else 1), "the statement was not counted: has its text changed?"
+    house.prove(admin.org, event)
+
+
+def assert_one_winner(answers, winners):
+    heard = tally(answers)
+    assert heard[201, None] == winners, heard
+    assert set(heard) <= {(201, None), (409, "seat_taken"), (409, "seat_contended")}, heard
