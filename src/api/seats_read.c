@@ -3,10 +3,11 @@
  *
  * Memory answers while its entry is trusted. It knows users only as hashes, and equal
  * hashes prove nothing: whether a held seat is the caller's own is Postgres' to say.
- * Redis may serve a hold that it knows to be committed and alive; nothing else, and
- * nothing that was read from it is kept.
+ * Redis may serve a hold of this very seat that is surely alive, while its event is trusted there
+ * and for as long after the commit as memory may say "taken" (hot_lease); nothing else, and nothing
+ * that was read from it is kept. Where Postgres says otherwise, the key is put right at once.
+ * While Postgres is away a whole value is told whatever its age, marked X-Holdfast-Stale.
  */
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct shown_seat {
     struct db_time until; /* of a held one */
     bool mine;
     enum op_tier tier;
+    bool stale; /* Postgres is away, and this may be over */
 };
 
 static void
@@ -86,6 +88,8 @@ answer(struct api_call *call, const struct shown_seat *seat)
 
     count_tier(seat->tier);
     respond_tier(call, seat->tier);
+    if (seat->stale)
+        respond_header(call, "X-Holdfast-Stale", SLICE_LITERAL("true"));
     write_etag(etag, sizeof(etag), seat);
     respond_header(call, "ETag", slice_of(etag));
     if (is_still_true(call->exchange->request.if_none_match, etag)) {
@@ -115,56 +119,104 @@ key_of(const struct api_call *call)
     return (struct seat_key){ call_org(call), call->event, call->seat };
 }
 
-/* --- Redis -------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------- */
 
+/* True: *seat is what memory may say to this caller. */
 static bool
-is_text(const cJSON *item)
+find_in_memory(struct api *api, struct api_call *call, struct shown_seat *seat)
 {
-    return cJSON_IsString(item) && item->valuestring[0] != '\0';
-}
-
-/* True: a committed hold that is surely alive. */
-static bool
-read_warm_value(struct api_call *call, struct slice json, struct shown_seat *seat)
-{
-    struct json_error error;
+    struct seat_key key = key_of(call);
+    struct seat_view view;
     struct db_time now;
     int64_t error_us;
-    bool good = false;
-    cJSON *value = json_parse(json, &error);
-    const cJSON *user = cJSON_GetObjectItemCaseSensitive(value, "user_id");
-    const cJSON *until = cJSON_GetObjectItemCaseSensitive(value, "expires_at");
-    const cJSON *version = cJSON_GetObjectItemCaseSensitive(value, "version");
+    struct mono_time mono = mono_now();
 
-    *seat = (struct shown_seat){ .status = SEAT_HELD, .tier = TIER_REDIS };
-    if (is_text(user) && is_text(until) &&
-        json_is_int(version, 1, INT64_C(1) << 53, &seat->version) &&
-        db_time_parse(slice_of(until->valuestring), &seat->until) &&
-        db_clock_read(call->api->node->clock, mono_now(), &now, &error_us)) {
-        seat->mine = slice_is(call_user(call), user->valuestring);
-        good = seat->until.us > now.us + error_us;
-    }
-    cJSON_Delete(value);
-    return good;
+    if (!db_clock_read(api->node->clock, mono, &now, &error_us) ||
+        !hot_table_read(api->node->hot, &key, now, error_us, mono, &view) ||
+        view.status == SEAT_REMOVED)
+        return false;
+    struct slice user = call_user(call);
+    if ((view.status == SEAT_HELD || view.status == SEAT_SOLD) &&
+        view.user_hash == hash_seeded(user.ptr, user.len))
+        return false;
+    *seat = shown(&view, now, TIER_HOT);
+    return true;
 }
 
-static bool
-find_in_redis(struct api_call *call, struct desk_tools *tools, struct shown_seat *seat)
-{
-    char *json = NULL;
-    size_t len = 0;
+/* --- Redis -------------------------------------------------------------------------------- */
 
-    if (!warm_get_seat(tools->warm, call_org(call), call->event, call->seat, &json, &len))
+/* What Redis has of the seat. */
+struct redis_word {
+    char *text; /* NULL: nothing */
+    size_t len;
+    bool whole; /* a value of this seat: */
+    struct warm_reading reading;
+};
+
+static void
+ask_redis(struct api_call *call, struct desk_tools *tools, struct redis_word *word)
+{
+    *word = (struct redis_word){ 0 };
+    word->whole = warm_get_seat(tools->warm, call_org(call), call->event, call->seat, &word->text,
+                                &word->len) &&
+                  warm_value_read((struct slice){ word->text, word->len }, call_org(call),
+                                  call->event, call->seat, &word->reading);
+}
+
+/* True: a hold that was committed at most hot_lease ago and is surely alive. */
+static bool
+is_fresh(struct api_call *call, const struct warm_reading *reading, struct db_time now,
+         int64_t error_us)
+{
+    const struct node *node = call->api->node;
+    int64_t age_us = now.us + error_us - reading->as_of.us;
+
+    return age_us >= 0 && age_us <= node->config->hot_lease &&
+           warm_tier_trusts(node->tier, call_org(call), call->event);
+}
+
+/* True: *seat is what Redis may say, or may say while Postgres is away (`stale`). */
+static bool
+believe_redis(struct api_call *call, const struct redis_word *word, bool even_stale,
+              struct shown_seat *seat)
+{
+    const struct warm_reading *reading = &word->reading;
+    struct db_time now;
+    int64_t error_us;
+
+    if (!word->whole || !db_clock_read(call->api->node->clock, mono_now(), &now, &error_us) ||
+        reading->held_until.us <= now.us + error_us)
         return false;
-    bool found = read_warm_value(call, (struct slice){ json, len }, seat);
-    free(json);
-    return found;
+    *seat = (struct shown_seat){ .status = SEAT_HELD,
+                                 .version = reading->version,
+                                 .until = reading->held_until,
+                                 .mine = slice_is(call_user(call), reading->user),
+                                 .tier = TIER_REDIS,
+                                 .stale = !is_fresh(call, reading, now, error_us) };
+    return even_stale || !seat->stale;
+}
+
+/* hold: what the seat's key should say; NULL: there should be none. */
+static void
+put_right(struct api_call *call, struct desk_tools *tools, const struct redis_word *word,
+          const struct warm_hold *hold)
+{
+    struct warm_found found = { .seat = call->seat, .text = { word->text, word->len } };
+
+    if (word->text == NULL || (hold != NULL && warm_value_is(found.text, hold)))
+        return;
+    /* It was read before Postgres was asked: what came since reads differently, and stays. */
+    if (warm_drop_seats(tools->warm, call_org(call), call->event, &found, 1) != 1)
+        return;
+    metric_add(METRIC_SEAT_READS_MENDED_TOTAL, 1);
+    if (hold != NULL)
+        (void)warm_mend(tools->warm, hold, 1);
 }
 
 /* --- Postgres ------------------------------------------------------------------------------- */
 
 /* Columns of read_seat. */
-enum { EVENT_EXISTS, STATUS, IN_PAYMENT, VERSION, HOLD, USER, UNTIL, NOW };
+enum { EVENT_EXISTS, STATUS, IN_PAYMENT, VERSION, HOLD, USER, UNTIL, NOW, CART, SOURCE, BORN };
 static const struct seat_columns columns = { .seat = -1,
                                              .version = VERSION,
                                              .status = STATUS,
@@ -188,8 +240,33 @@ judge_row(struct api_call *call, const struct pg_result *rows, struct seat_view 
     return HF_OK;
 }
 
+/* The hold on a held seat, as Redis should have it. */
+static bool
+read_hold(const struct api_call *call, const struct pg_result *rows, const struct seat_view *view,
+          struct warm_hold *hold)
+{
+    if (view->status != SEAT_HELD || pg_is_null(rows, 0, CART))
+        return false;
+    struct db_time now = pg_get_time(rows, 0, NOW);
+    int64_t ttl_ms = (view->held_until.us - now.us) / TIME_US_PER_MS;
+    *hold = (struct warm_hold){ .org = call_org(call),
+                                .event = call->event,
+                                .seat = call->seat,
+                                .user = pg_get_text(rows, 0, USER),
+                                .cart_token = pg_get_text(rows, 0, CART),
+                                .source = pg_get_text(rows, 0, SOURCE),
+                                .hold_id = view->hold_id,
+                                .held_at = pg_get_time(rows, 0, BORN),
+                                .held_until = view->held_until,
+                                .as_of = now,
+                                .version = view->version,
+                                .ttl_ms = ttl_ms > 0 ? ttl_ms : 1 };
+    return true;
+}
+
 static enum hf_status
-find_in_postgres(struct api_call *call, struct desk_tools *tools, struct shown_seat *seat)
+find_in_postgres(struct api_call *call, struct desk_tools *tools, const struct redis_word *word,
+                 struct shown_seat *seat)
 {
     struct hot_table *hot = tools->node->hot;
     struct seat_key key = key_of(call);
@@ -207,9 +284,12 @@ find_in_postgres(struct api_call *call, struct desk_tools *tools, struct shown_s
         call_outcome(call, call_read(call, tools, STATEMENT_READ_SEAT, &params, &rows), tools->pg);
     if (status == HF_OK)
         status = judge_row(call, rows, &view, seat);
-    if (status == HF_OK)
+    if (status == HF_OK) {
+        struct warm_hold hold;
         (void)hot_table_fill(hot, &key, &view, began,
                              change_count); /* if nothing moved meanwhile */
+        put_right(call, tools, word, read_hold(call, rows, &view, &hold) ? &hold : NULL);
+    }
     pg_result_free(&rows);
     return status;
 }
@@ -217,11 +297,19 @@ find_in_postgres(struct api_call *call, struct desk_tools *tools, struct shown_s
 static void
 seat_run(struct api_call *call, struct desk_tools *tools)
 {
+    struct redis_word word = { 0 };
     struct shown_seat seat;
     enum hf_status status = HF_OK;
 
-    if (!find_in_redis(call, tools, &seat))
-        status = find_in_postgres(call, tools, &seat);
+    /* One of a crowd may have asked Postgres while this one waited. */
+    if (!find_in_memory(call->api, call, &seat)) {
+        ask_redis(call, tools, &word);
+        if (!believe_redis(call, &word, false, &seat))
+            status = find_in_postgres(call, tools, &word, &seat);
+        if (status == HF_STORE_UNAVAILABLE && believe_redis(call, &word, true, &seat))
+            status = HF_OK;
+    }
+    free(word.text);
     if (status == HF_OK)
         answer(call, &seat);
     else
@@ -232,37 +320,20 @@ seat_run(struct api_call *call, struct desk_tools *tools)
 static void
 seat_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status)
 {
+    struct redis_word word = { 0 };
     struct shown_seat seat;
 
-    if (status == HF_STORE_UNAVAILABLE && tools != NULL && find_in_redis(call, tools, &seat))
+    if (status == HF_STORE_UNAVAILABLE && tools != NULL)
+        ask_redis(call, tools, &word);
+    bool told = believe_redis(call, &word, true, &seat);
+    free(word.text);
+    if (told)
         answer(call, &seat);
     else
         respond_refusal(call, status, NULL);
 }
 
 /* --- on the loop ------------------------------------------------------------------------------ */
-
-/* True: *seat is what memory may say to this caller. */
-static bool
-find_in_memory(struct api *api, struct api_call *call, struct shown_seat *seat)
-{
-    struct seat_key key = key_of(call);
-    struct seat_view view;
-    struct db_time now;
-    int64_t error_us;
-    struct mono_time mono = mono_now();
-
-    if (!db_clock_read(api->node->clock, mono, &now, &error_us) ||
-        !hot_table_read(api->node->hot, &key, now, error_us, mono, &view) ||
-        view.status == SEAT_REMOVED)
-        return false;
-    struct slice user = call_user(call);
-    if ((view.status == SEAT_HELD || view.status == SEAT_SOLD) &&
-        view.user_hash == hash_seeded(user.ptr, user.len))
-        return false;
-    *seat = shown(&view, now, TIER_HOT);
-    return true;
-}
 
 void
 seat_get(struct api *api, struct api_call *call)
