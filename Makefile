@@ -3,6 +3,7 @@
 #   make run    installs what is missing, builds, starts a private Postgres and Redis, loads the demo, serves
 #   make test   the same preparation, then every test; ends with a line "N passed, N failed"
 #   make asan   the same tests with the address and undefined-behaviour sanitizers; make tsan: threads
+#   make chaos  three nodes, two dozen buyers and everything that can go wrong; SEED=... DURATION=60 (seconds)
 #   make bench  every benchmark beside its peer; BENCH=holds DURATION=10 runs one
 #
 # DATABASE_URL and REDIS_URL point run and test at servers that are there already.
@@ -12,7 +13,7 @@ SUPPORT := tests/support
 export BENCH DURATION
 
 .DEFAULT_GOAL := build
-.PHONY: build run test asan tsan bench clean format
+.PHONY: build run test asan tsan chaos bench clean format
 
 build:
 	@$(SUPPORT)/install-packages.sh build
@@ -30,6 +31,10 @@ asan tsan:
 	@$(SUPPORT)/install-packages.sh build run test
 	@$(SUPPORT)/build.sh build/$@ -DHOLDFAST_SANITIZE=$(if $(filter asan,$@),address,thread)
 	@$(PYTHON) $(SUPPORT)/run_tests.py build/$@
+
+chaos: build
+	@$(SUPPORT)/install-packages.sh run test
+	@$(PYTHON) tests/fault/chaos/chaos.py $(if $(SEED),--seed $(SEED)) $(if $(DURATION),--duration $(DURATION))
 
 bench: build
 	@$(SUPPORT)/install-packages.sh run test bench

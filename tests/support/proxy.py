@@ -3,6 +3,7 @@
 import selectors
 import socket
 import threading
+import time
 
 CHUNK_BYTES = 65536
 
@@ -13,6 +14,9 @@ class Proxy:
     cut()      closes every connection; new ones are accepted.
     refuse()   as cut(), and new ones are closed at once, until allow().
     freeze()   nothing passes in either direction, connections stay open, until thaw().
+    slow(s)    whatever passes is so many seconds late; slow(0) ends it.
+    vanish()   what is sent goes nowhere and nobody is told, until appear(); a connection that lost something is
+               never of use again: it stays open until its client closes it (half-open).
     at(marker, how)  the next bytes of a client that contain `marker` meet one of these fates, once:
         "lose the answer"   they reach the server, which answers into the void; the client is cut off.
         "lose the answer and refuse"  the same, and nobody gets a new connection from then on, until allow().
@@ -20,6 +24,8 @@ class Proxy:
         "keep the request"  the client is cut off; they reach the server at deliver(), long after.
         "stall"             nobody is cut off; nothing passes on this connection until deliver().
     """
+
+    FATES = ("lose the answer", "lose the request", "keep the request", "stall")
 
     def __init__(self, host, port):
         self.target = (host, port)
@@ -30,6 +36,8 @@ class Proxy:
         self._refusing = False
         self._flowing = threading.Event()
         self._flowing.set()
+        self._late_s = 0.0
+        self._vanished = False
         self._closing = False
         self._ambush = None  # (marker, how)
         self._deliver = threading.Event()
@@ -77,7 +85,12 @@ class Proxy:
                 while True:
                     for key, _ in selector.select():
                         self._flowing.wait()
+                        if self._late_s:
+                            time.sleep(self._late_s)
                         data = key.fileobj.recv(CHUNK_BYTES)
+                        if self._vanished:
+                            swallow(selector, client, server)
+                            return
                         if not data:
                             return
                         how = self._spring(data) if key.fileobj is client else None
@@ -101,6 +114,12 @@ class Proxy:
 
     def deliver(self):
         self._deliver.set()
+
+    def disarm(self):
+        """No ambush waits any longer, and nothing is kept or stalled."""
+        with self._guard:
+            self._ambush = None
+        self.deliver()
 
     def _spring(self, data):
         """What is to be done to these bytes of a client, if anything."""
@@ -147,6 +166,15 @@ class Proxy:
     def thaw(self):
         self._flowing.set()
 
+    def slow(self, seconds):
+        self._late_s = seconds
+
+    def vanish(self):
+        self._vanished = True
+
+    def appear(self):
+        self._vanished = False
+
     @property
     def connections(self):
         with self._guard:
@@ -175,6 +203,17 @@ def abort(connection):
         pass  # it is gone already
 
 
+def swallow(selector, client, server):
+    """Reads what both have to say and passes nothing on, until the client ends it."""
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj.recv(CHUNK_BYTES):
+                continue
+            if key.fileobj is client:
+                return
+            selector.unregister(server)
+
+
 def drain(server, silence_s=0.5):
     """Reads what the server has to say, and throws it away: it must not fail for having nobody to talk to."""
     server.settimeout(silence_s)
@@ -187,7 +226,11 @@ def drain(server, silence_s=0.5):
 
 def through(proxy, url):
     """`url` with the proxy's address in the place of its own."""
+    return at_port(proxy.port, url)
+
+
+def at_port(port, url):
     from urllib.parse import urlsplit
     parts = urlsplit(url)
     who = parts.netloc.rpartition("@")[0]
-    return parts._replace(netloc=f"{who}@127.0.0.1:{proxy.port}" if who else f"127.0.0.1:{proxy.port}").geturl()
+    return parts._replace(netloc=f"{who}@127.0.0.1:{port}" if who else f"127.0.0.1:{port}").geturl()
