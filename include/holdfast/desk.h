@@ -5,7 +5,8 @@
  * exchange itself. It keeps big imports and slow reads away from the engine's
  * batches.
  *
- * Threads:  desk_submit from any thread. Limits: desk_queue_max jobs.
+ * Threads:  desk_submit from any thread. Limits: desk_queue_max jobs; no job waits
+ *           for its turn or for a connection past its deadline.
  */
 #ifndef HOLDFAST_DESK_H
 #define HOLDFAST_DESK_H
@@ -21,7 +22,7 @@ struct desk; /* opaque */
 /* What a job may use while it runs. */
 struct desk_tools {
     struct node *node;
-    struct pg *pg; /* pg_ready was true just before; may break at any time */
+    struct pg *pg; /* was ready just before; may break at any time */
     struct warm *warm;
 };
 

@@ -6,8 +6,10 @@
  * transaction -> settle memory, tell map and Redis -> finish and send.
  *
  * Threads:  engine_submit from any thread, never blocks on I/O.
- * Limits:   queue_max waiting ops; past it HF_OVERLOADED at once. No op waits
- *           longer than its deadline for an answer.
+ * Limits:   the queue is bounded by time (pace.c) and by queue_max: what can't be
+ *           served before its deadline hears HF_OVERLOADED at once, and while no worker
+ *           has a connection HF_STORE_UNAVAILABLE. No op waits longer than its
+ *           deadline for an answer, whatever Postgres does.
  */
 #ifndef HOLDFAST_ENGINE_H
 #define HOLDFAST_ENGINE_H
@@ -44,12 +46,24 @@ void engine_submit(struct engine *engine, struct op *op);
 /* Ops that were submitted and not answered yet. */
 int64_t engine_outstanding(struct engine *engine);
 /* Ops that wait for a worker. For /metrics. */
-int64_t engine_queue_depth(struct engine *engine);
+int64_t engine_queue_depth(const struct engine *engine);
+/*
+ * What an op with this deadline would hear if memory can't answer it: HF_OK: it would be let in;
+ * HF_OVERLOADED or HF_STORE_UNAVAILABLE, and when it pays to come again. A few loads, no lock.
+ */
+enum hf_status engine_admits(const struct engine *engine, struct mono_time deadline,
+                             struct mono_time now, int32_t *retry_after_s);
 /* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL.
  */
 void engine_stop(struct engine **engine, struct mono_time deadline);
-/* True while the last use of Postgres by a worker worked. For /ready. */
+/*
+ * True while at least one worker has a connection that works, or is about to have one (at the
+ * start, and for a moment after a loss). For /ready.
+ */
 bool engine_store_is_up(const struct engine *engine);
+/* True while this node doesn't know what became of a transaction of its own: then memory may miss
+ * something, however recent. */
+bool engine_is_in_doubt(const struct engine *engine);
 /* Workers plan their statements anew before the next batch (after an import). */
 void engine_replan(struct engine *engine);
 

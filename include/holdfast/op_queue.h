@@ -6,8 +6,8 @@
  * when idle. Within a batch no two ops concern the same hold; the later one stays
  * in the queue, in its place.
  *
- * Threads:  any; gather blocks its thread until there is work.
- * Locks:    rank QUEUE; the steps under it are bounded by the batch size.
+ * Threads:  any; gather blocks its thread until there is work or time is up.
+ * Locks:    rank QUEUE; the steps under it are bounded by the batch size (but see take_late).
  * Memory:   the queue links ops by op->next and owns them while they are in it.
  * Limits:   `max` ops; push says no past it. Ops put back are always taken.
  */
@@ -34,15 +34,27 @@ HF_MUST_CHECK bool op_queue_push(struct op_queue *queue, struct op *op);
 void op_queue_put_back(struct op_queue *queue, struct op *op);
 
 /*
- * Waits for work and takes up to `max` ops in order of arrival: either one op that
- * needs a transaction of its own (solo), or ops that all have or all lack an
- * Idempotency-Key. Returns 0 once the queue is closed and empty.
+ * Waits for work, until `until` at the most, and takes up to `max` ops in order of arrival: either
+ * one op that needs a transaction of its own (solo), or ops that all have or all lack an
+ * Idempotency-Key. Returns how many; 0 when there was none, or somebody called op_queue_wake.
  */
-int op_queue_gather(struct op_queue *queue, struct op **ops, int max);
+int op_queue_gather(struct op_queue *queue, struct op **ops, int max, struct mono_time until);
 
-int64_t op_queue_depth(struct op_queue *queue);
+/*
+ * Takes up to `max` ops whose deadline is at or before `now`, wherever they stand. It looks at all
+ * of them under the lock: for when no worker gathers.
+ */
+int op_queue_take_late(struct op_queue *queue, struct mono_time now, struct op **ops, int max);
+
+/* Gathers that wait return; each waiting thread has something to look at. */
+void op_queue_wake(struct op_queue *queue);
+
+/* Takes no lock: good enough to judge by. */
+int64_t op_queue_depth(const struct op_queue *queue);
 
 /* No more pushes; gather goes on until the queue is empty. */
 void op_queue_close(struct op_queue *queue);
+/* True: closed and empty. Who is still in some worker's hands may be put back all the same. */
+bool op_queue_is_over(struct op_queue *queue);
 
 #endif

@@ -3,6 +3,10 @@
  *
  * A job counts as outstanding from desk_submit until its run or fail has returned,
  * so a desk without outstanding jobs has answered everything.
+ *
+ * A thread with nothing to do looks after its connection, so that the next job finds one. A job
+ * waits for a connection neither long nor past its deadline: a try that failed is followed by a
+ * pause, in which all that wait are told at once.
  */
 #include "holdfast/desk.h"
 
@@ -16,6 +20,9 @@
 
 #define DESK_STACK_BYTES (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
 #define REPLAN_US        (10 * (int64_t)TIME_US_PER_S)
+#define IDLE_LOOK_US     (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
+#define LEAST_US         (20 * TIME_US_PER_MS) /* a statement that is cut off costs its connection */
+#define CONNECT_US       (1 * (int64_t)TIME_US_PER_S)
 
 struct desk_thread {
     struct desk *desk;
@@ -56,13 +63,18 @@ pop_locked(struct desk *desk)
     return job;
 }
 
-/* The next job; *stopping tells whether it may still run. NULL: the thread's end. */
+/* The next job; NULL: none came for a while, or the thread's end. *stopping: none may run. */
 static struct desk_job *
 take(struct desk *desk, bool *stopping)
 {
+    struct mono_time until = { mono_now().us + IDLE_LOOK_US };
     lock_take(&desk->lock);
-    while (desk->first == NULL && !desk->stopping)
-        lock_wait(&desk->lock, &desk->work, -1);
+    for (;;) {
+        int64_t left_us = until.us - mono_now().us;
+        if (desk->first != NULL || desk->stopping || left_us <= 0)
+            break;
+        lock_wait(&desk->lock, &desk->work, (long)left_us);
+    }
     struct desk_job *job = pop_locked(desk);
     *stopping = desk->stopping;
     lock_drop(&desk->lock);
@@ -115,7 +127,7 @@ replan_when_due(struct desk_thread *self)
 {
     struct mono_time now = mono_now();
 
-    if (now.us < self->replan_at.us)
+    if (now.us < self->replan_at.us || !pg_is_connected(self->tools.pg))
         return;
     self->replan_at.us = now.us + REPLAN_US;
     if (pg_replan(self->tools.pg) != PG_DONE)
@@ -123,39 +135,47 @@ replan_when_due(struct desk_thread *self)
 }
 
 static bool
-store_is_ready(struct desk_thread *self)
+store_is_ready(struct desk_thread *self, struct mono_time deadline)
 {
-    if (!pg_ready(self->tools.pg))
-        return false;
-    replan_when_due(self);
-    return pg_ready(self->tools.pg); /* an idle connection's death shows only when it is used */
+    struct mono_time enough = { mono_now().us + CONNECT_US };
+    return pg_ready_until(self->tools.pg, enough.us < deadline.us ? enough : deadline);
 }
 
 static void
 do_job(struct desk_thread *self, struct desk_job *job, bool stopping)
 {
-    if (stopping || mono_now().us >= job->deadline.us)
+    if (stopping || mono_now().us + LEAST_US >= job->deadline.us)
         job->fail(job, &self->tools, HF_OVERLOADED);
-    else if (!store_is_ready(self))
+    else if (!store_is_ready(self, job->deadline))
         job->fail(job, &self->tools, HF_STORE_UNAVAILABLE);
     else
         job->run(job, &self->tools);
+}
+
+/* Connecting takes longer than a read should: it is done while nobody waits for it. */
+static void
+keep_connected(struct desk_thread *self)
+{
+    if (pg_ready_until(self->tools.pg, (struct mono_time){ mono_now().us + CONNECT_US }))
+        replan_when_due(self);
 }
 
 static void *
 desk_main(void *argument)
 {
     struct desk_thread *self = argument;
-    struct desk_job *job;
-    bool stopping;
+    bool stopping = false;
 
-    /* Connecting takes longer than a read should: it is done before somebody waits for it. */
-    if (!pg_ready(self->tools.pg))
-        LOG_EVENT(LOG_WARN, "desk_without_postgres",
-                  log_text("error", pg_last_error(self->tools.pg)));
-    while ((job = take(self->desk, &stopping)) != NULL) {
-        do_job(self, job, stopping);
-        job_is_done(self->desk);
+    keep_connected(self);
+    while (!stopping) {
+        struct desk_job *job;
+        while ((job = take(self->desk, &stopping)) != NULL) {
+            do_job(self, job, stopping);
+            job_is_done(self->desk);
+            replan_when_due(self);
+        }
+        if (!stopping)
+            keep_connected(self);
     }
     return NULL;
 }

@@ -260,7 +260,7 @@ show(struct batch *batch)
             continue;
         pos++;
         if (batch->rows.shown == NULL || !op_show(op, batch->rows.shown, pos))
-            op_fail(op, HF_STORE_UNAVAILABLE);
+            op_fail(op, op->status == HF_CREATED ? HF_OUTCOME_UNKNOWN : HF_STORE_UNAVAILABLE);
         else if (op->hold->status != HOLD_ACTIVE)
             op->fate = FATE_AGAIN; /* it ended between the two readings: judge anew */
     }
@@ -285,8 +285,8 @@ show_after(struct batch *batch)
     pg_params_init(&params);
     pg_param_array(&params, org);
     pg_param_array(&params, hold);
-    if (pg_run(batch->worker->pg, STATEMENT_READ_HOLDS, &params, batch->deadline,
-               &batch->rows.shown) != PG_DONE)
+    if (pg_run(batch->worker->pg, STATEMENT_READ_HOLDS, &params,
+               ops_deadline(batch->ops, batch->count), &batch->rows.shown) != PG_DONE)
         pg_result_free(&batch->rows.shown);
     show(batch);
 }
@@ -317,19 +317,72 @@ batch_fail(struct batch *batch, enum hf_status status)
         engine_refuse(batch->worker->engine, batch->ops[i], status);
 }
 
+/* Who is answered leaves; the others close up. */
+static void
+batch_leave(struct batch *batch, bool (*may_stay)(const struct batch *batch, const struct op *op),
+            enum hf_status (*status)(const struct op *op))
+{
+    int left = 0;
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (may_stay(batch, op))
+            batch->ops[left++] = op;
+        else
+            engine_refuse(batch->worker->engine, op, status(op));
+    }
+    batch->torn = batch->torn || left < batch->count;
+    batch->count = left;
+}
+
+static bool
+may_run(const struct batch *batch, const struct op *op)
+{
+    return op_has_time(batch->worker->engine, op, batch->began);
+}
+
+bool
+batch_has_time(struct batch *batch)
+{
+    batch->began = mono_now();
+    batch_leave(batch, may_run, op_late_status);
+    batch->torn = false; /* a transaction begins with those that are left */
+    return batch->count > 0;
+}
+
+static bool
+may_wait(const struct batch *batch, const struct op *op)
+{
+    (void)batch;
+    return op->deadline.us == 0 || op->deadline.us > mono_now().us;
+}
+
+static enum hf_status
+unknown(const struct op *op)
+{
+    (void)op;
+    return HF_OUTCOME_UNKNOWN;
+}
+
 enum hf_status
 batch_outcome(struct batch *batch)
 {
-    struct mono_time deadline = { mono_now().us + batch->worker->node->config->request_timeout };
     bool committed = false;
-    while (mono_now().us < deadline.us) {
-        if (pg_settle_outcome(batch->worker->pg, &batch->id, deadline, &committed) == PG_DONE) {
-            metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
-            return committed ? HF_OK : HF_STORE_UNAVAILABLE;
+    for (;;) {
+        batch_leave(batch, may_wait, unknown);
+        if (batch->count == 0) {
+            worker_doubts(batch->worker, &batch->id);
+            return HF_OUTCOME_UNKNOWN;
         }
-        sleep_us(SETTLE_PAUSE_US);
+        struct mono_time deadline = ops_deadline(batch->ops, batch->count);
+        if (pg_settle_outcome(batch->worker->pg, &batch->id, deadline, &committed) == PG_DONE)
+            break;
+        int64_t left_us = deadline.us - mono_now().us;
+        sleep_us(left_us < SETTLE_PAUSE_US ? left_us : SETTLE_PAUSE_US);
     }
-    return HF_OUTCOME_UNKNOWN;
+    metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
+    if (committed && batch->torn) /* nobody is left who could tell memory what they changed */
+        memory_doubts(batch->worker->node);
+    return committed ? HF_OK : HF_STORE_UNAVAILABLE;
 }
 
 void
@@ -422,7 +475,7 @@ batch_begin(struct batch *batch)
 {
     batch->id = uuid_v7_new();
     batch->began = mono_now();
-    batch->deadline.us = batch->began.us + batch->worker->node->config->request_timeout;
+    batch->deadline = ops_store_deadline(batch->worker->engine, batch->ops, batch->count);
     metric_add(METRIC_BATCHES_TOTAL, 1);
     metric_observe(METRIC_BATCH_REQUESTS, (uint64_t)batch->count);
     pg_tx_begin(batch->worker->pg, &batch->id, batch->deadline);
@@ -481,10 +534,8 @@ static void
 batch_unknown(struct batch *batch)
 {
     enum hf_status outcome = batch_outcome(batch);
-    if (outcome == HF_OK && has_results(batch))
+    if (outcome == HF_OK && has_results(batch) && !batch->torn)
         batch_settle(batch);
-    else if (outcome == HF_OUTCOME_UNKNOWN)
-        batch_fail(batch, HF_OUTCOME_UNKNOWN);
     else
         batch_run_again(batch, outcome == HF_OK);
 }
@@ -494,10 +545,10 @@ batch_split(struct batch *batch)
 {
     struct worker *worker = batch->worker;
     metric_add(METRIC_BATCHES_SPLIT_TOTAL, 1);
-    int half = batch->count / 2;
+    int half = batch->count / 2, rest = batch->count - half;
     batch_run(worker, batch->ops, half);
-    if (pg_ready(worker->pg)) {
-        batch_run(worker, batch->ops + half, batch->count - half);
+    if (pg_ready_until(worker->pg, ops_store_deadline(worker->engine, batch->ops + half, rest))) {
+        batch_run(worker, batch->ops + half, rest);
     } else {
         for (int i = half; i < batch->count; i++)
             engine_refuse(worker->engine, batch->ops[i], HF_STORE_UNAVAILABLE);
@@ -535,7 +586,8 @@ batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats
     /* A line that came in, or was closed, after the statement's snapshot: once more sees it. */
     if (outcome == PG_DATA_ERROR && repeats == 0)
         again = strcmp(state, "23505") == 0 || strcmp(state, "P0001") == 0;
-    if (!again || !pg_ready(batch->worker->pg))
+    if (!again || !pg_ready_until(batch->worker->pg, ops_store_deadline(batch->worker->engine,
+                                                                        batch->ops, batch->count)))
         return false;
     metric_add(METRIC_BATCHES_REPEATED_TOTAL, 1);
     return true;
@@ -568,10 +620,12 @@ void
 batch_run(struct worker *worker, struct op **ops, int count)
 {
     struct batch batch = { .worker = worker, .ops = ops, .count = count };
-    enum pg_outcome outcome;
+    enum pg_outcome outcome = PG_DONE;
 
     for (int repeats = 0;; repeats++) {
         batch_rows_free(&batch.rows);
+        if (!batch_has_time(&batch))
+            break;
         struct mono_time start = mono_now();
         outcome = ops[0]->keyed ? transact_keyed(&batch) : transact(&batch);
         metric_observe(METRIC_PG_SECONDS, (uint64_t)(mono_now().us - start.us));

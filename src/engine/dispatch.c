@@ -203,15 +203,40 @@ claim_seats(struct engine *engine, struct op *op, struct waiter_list *waiters)
 }
 
 static void
+refuse(struct engine *engine, struct op *op, enum hf_status status, int32_t retry_after_s,
+       struct waiter_list *waiters)
+{
+    claims_drop(engine, op, waiters);
+    op_fail(op, status);
+    op->retry_after_s = retry_after_s;
+    if (status == HF_OVERLOADED)
+        metric_add(METRIC_OVERLOADED_TOTAL, 1);
+    engine_answer(engine, op);
+}
+
+static void
 enqueue(struct engine *engine, struct op *op, struct waiter_list *waiters)
 {
     op->queued_at = mono_now();
-    if (op_queue_push(engine->queue, op))
-        return;
-    claims_drop(engine, op, waiters);
-    metric_add(METRIC_OVERLOADED_TOTAL, 1);
-    op_fail(op, HF_OVERLOADED);
-    engine_answer(engine, op);
+    if (!op_queue_push(engine->queue, op))
+        refuse(engine, op, HF_OVERLOADED, 1, waiters);
+}
+
+/*
+ * Whether the store will have time for the op. What the node does by itself is not refused for
+ * want of time: it frees seats, and an answer that is only to be kept is work that was done.
+ */
+static bool
+is_admitted(struct engine *engine, struct op *op, struct waiter_list *waiters)
+{
+    int32_t retry_after_s;
+    enum hf_status status = engine_admits(engine, op->deadline, mono_now(), &retry_after_s);
+    if (status == HF_OVERLOADED && (op->kind == OP_EXPIRE || op->kind == OP_ANSWER))
+        return true;
+    if (status != HF_OK)
+        refuse(engine, op, status == HF_OVERLOADED ? op_late_status(op) : status, retry_after_s,
+               waiters);
+    return status == HF_OK;
 }
 
 /* --- in ------------------------------------------------------------------------- */
@@ -221,15 +246,10 @@ dispatch(struct engine *engine, struct waiter_list *waiters)
 {
     struct op *op;
     while ((op = waiter_list_pop(waiters)) != NULL) {
-        if (op->deadline.us != 0 && mono_now().us > op->deadline.us) {
-            claims_drop(engine, op, waiters);
-            op_fail(op, HF_OVERLOADED);
-            engine_answer(engine, op);
-        } else if (memory_refuses(engine, op)) {
+        if (memory_refuses(engine, op))
             refuse_from_memory(engine, op, waiters);
-        } else if (claim_seats(engine, op, waiters)) {
+        else if (is_admitted(engine, op, waiters) && claim_seats(engine, op, waiters))
             enqueue(engine, op, waiters);
-        }
     }
 }
 

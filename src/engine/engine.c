@@ -11,9 +11,8 @@
 #include "holdfast/metrics.h"
 
 #define WORKER_STACK_BYTES (1024 * 1024)
+#define WATCH_STACK_BYTES  (256 * 1024)
 #define STOP_LOOK_US       (2 * TIME_US_PER_MS)
-
-void *worker_main(void *context); /* worker.c */
 
 static bool
 worker_init(struct worker *worker, struct engine *engine)
@@ -21,9 +20,14 @@ worker_init(struct worker *worker, struct engine *engine)
     const struct config *config = engine->node->config;
     worker->engine = engine;
     worker->node = engine->node;
-    worker->random = hash_seeded(&worker, sizeof(worker)) | 1;
+    struct uuid dice =
+        uuid_v7_new(); /* no address: the same seed of a simulation, the same jitter */
+    worker->random = hash_seeded(&dice, sizeof(dice)) | 1;
+    worker->up = true; /* until its first try to connect has failed: ops wait for that */
+    atomic_fetch_add(&engine->workers_up, 1);
     worker->pg = pg_new(config, "holdfast-worker", engine->node->identity, engine->node->clock);
     worker->warm = warm_new(config, engine->node->tier);
+    worker->batch_max = (int)config->batch_max;
     worker->ops = calloc((size_t)config->batch_max, sizeof(*worker->ops));
     return worker->pg != NULL && worker->warm != NULL && worker->ops != NULL;
 }
@@ -53,10 +57,10 @@ engine_start(struct node *node)
         return NULL;
     engine->node = node;
     engine->worker_count = (int)node->config->workers;
-    engine->store_up = true;
     engine->queue = op_queue_new(node->config->queue_max);
     engine->workers = calloc((size_t)engine->worker_count, sizeof(*engine->workers));
-    bool ready = engine->queue != NULL && engine->workers != NULL;
+    bool ready = engine->queue != NULL && engine->workers != NULL &&
+                 thread_start(&engine->watch, WATCH_STACK_BYTES, watch_main, engine);
     for (int i = 0; ready && i < engine->worker_count; i++)
         ready = worker_init(&engine->workers[i], engine) && worker_start(&engine->workers[i]);
     if (!ready)
@@ -79,6 +83,8 @@ engine_stop(struct engine **engine_pointer, struct mono_time deadline)
         thread_join(&engine->workers[i].thread);
         worker_fini(&engine->workers[i]);
     }
+    atomic_store(&engine->stopping, true);
+    thread_join(&engine->watch);
     op_queue_free(&engine->queue);
     free(engine->workers);
     free(engine);
@@ -92,7 +98,7 @@ engine_outstanding(struct engine *engine)
 }
 
 int64_t
-engine_queue_depth(struct engine *engine)
+engine_queue_depth(const struct engine *engine)
 {
     return op_queue_depth(engine->queue);
 }
@@ -100,13 +106,27 @@ engine_queue_depth(struct engine *engine)
 bool
 engine_store_is_up(const struct engine *engine)
 {
-    return atomic_load(&engine->store_up);
+    return atomic_load_explicit(&engine->workers_up, memory_order_relaxed) > 0;
+}
+
+bool
+engine_is_in_doubt(const struct engine *engine)
+{
+    return atomic_load(&engine->doubts) > 0;
 }
 
 void
 engine_replan(struct engine *engine)
 {
     atomic_fetch_add(&engine->replan, 1);
+    op_queue_wake(engine->queue);
+}
+
+void
+memory_doubts(struct node *node)
+{
+    hot_table_distrust(node->hot);
+    seat_maps_distrust(node->maps);
 }
 
 void
@@ -193,15 +213,33 @@ void_late_grant(struct engine *engine, struct op *op)
         op_fail(op, HF_HOLD_EXPIRED);
 }
 
+/*
+ * Law 7: it ran once, its outcome was lost, and it committed. Whatever kept a second run from
+ * seeing that, the op took effect; who asks again is told how.
+ */
+static void
+refuse_no_effect(struct op *op)
+{
+    if (op->may_have_run && op->status != HF_OK && op->status != HF_CREATED)
+        op_fail(op, HF_OUTCOME_UNKNOWN);
+}
+
+void
+engine_finish(struct engine *engine, struct op *op)
+{
+    if (op->finished)
+        return;
+    refuse_no_effect(op);
+    void_late_grant(engine, op);
+    op->finish(op);
+    op->finished = true;
+}
+
 void
 engine_answer(struct engine *engine, struct op *op)
 {
     hf_assert(op->claim_next == 0);
-    if (!op->finished) {
-        void_late_grant(engine, op);
-        op->finish(op);
-        op->finished = true;
-    }
+    engine_finish(engine, op);
     count_outcome(op);
     op->send(op); /* the op is gone */
     atomic_fetch_sub(&engine->outstanding, 1);

@@ -3,7 +3,9 @@
  *
  *   engine.c      start, stop, answer
  *   dispatch.c    hot check and claims: refused, parked, or on to the queue
- *   worker.c      the loop of one worker: gather, prepare, run
+ *   pace.c        how long an op would wait, and whether it is let in
+ *   worker.c      the loop of one worker: gather, prepare, run, keep its connection
+ *   watch.c       ops that no worker comes to in time
  *   prepare.c     deadlines and policies, before a transaction begins
  *   batch.c       one transaction for many ops, and what its outcome means
  *   op_hold.c     hold_seats: parameters and verdicts
@@ -29,14 +31,34 @@
 #define PREPARED_MAX  8    /* times that an op is prepared anew before we give up */
 #define REPEATS_MAX   3    /* of a transaction after a deadlock or lock timeout */
 
+/*
+ * Shares of request_timeout. An op with less than the first left is not put into a transaction
+ * any more; a transaction ends by the second before the first of its ops' deadlines, so that there
+ * is time to learn an outcome that was lost.
+ */
+#define OP_TIME_LEAST_SHARE 5
+#define SETTLE_TIME_SHARE   10
+_Static_assert(SETTLE_TIME_SHARE > OP_TIME_LEAST_SHARE, "a transaction has some time");
+
+/* What one op takes a worker, in the mean (pace.c). */
+struct pace {
+    _Atomic int64_t op_ns;       /* 0: not known */
+    _Atomic int64_t measured_us; /* when */
+};
+
 struct engine {
     struct node *node;
     struct op_queue *queue;
     int worker_count;
     struct worker *workers;
+    struct thread watch;
+    struct pace pace;
     _Atomic int64_t outstanding;
-    _Atomic unsigned replan; /* counts up when plans should be made anew */
-    _Atomic bool store_up;
+    _Atomic unsigned replan;     /* counts up when plans should be made anew */
+    _Atomic int64_t workers_up;  /* workers whose connection works */
+    _Atomic int64_t doubts;      /* workers that don't know a transaction's outcome */
+    _Atomic int64_t gathered_us; /* when a worker last took ops */
+    _Atomic bool stopping;       /* the watch ends */
 };
 
 struct worker {
@@ -44,10 +66,14 @@ struct worker {
     struct node *node;
     struct thread thread;
     unsigned replan_seen;
-    _Atomic bool up; /* it had a connection when it last looked */
-    uint64_t random; /* state of the jitter */
+    unsigned batches;  /* since its plans were made */
+    bool up;           /* its connection works; counted in workers_up */
+    bool in_doubt;     /* `doubt`'s outcome is not known, though its ops were told so */
+    struct uuid doubt; /* a batch id */
+    uint64_t random;   /* state of the jitter */
     struct pg *pg;
     struct warm *warm;
+    int batch_max;
     struct op **ops; /* room for one batch */
     struct pg_array arrays[ENGINE_ARRAYS];
 
@@ -67,6 +93,7 @@ struct batch {
     int count;
     struct uuid id;
     struct mono_time began, deadline;
+    bool torn; /* ops have left since the rows were read: these fit no more */
     struct batch_rows rows;
 };
 
@@ -94,11 +121,49 @@ void engine_answer(struct engine *engine, struct op *op);
 /* Sets a status with nothing to show; for outcomes found before or instead of a transaction. */
 void op_fail(struct op *op, enum hf_status status);
 void op_detail(struct op *op, const char *format, ...) HF_PRINTF(2, 3);
+/* Calls op->finish, unless it was done. */
+void engine_finish(struct engine *engine, struct op *op);
 /* Drops the claims and answers. */
 void engine_refuse(struct engine *engine, struct op *op, enum hf_status status);
 
+/* --- pace.c -------------------------------------------------------------------- */
+
+/* A worker had `count` ops in its hands for that long, and was through with them. */
+void pace_measure(struct engine *engine, int count, struct mono_time began, struct mono_time ended);
+
+static inline int64_t
+op_time_least_us(const struct engine *engine)
+{
+    return engine->node->config->request_timeout / OP_TIME_LEAST_SHARE;
+}
+
+/* --- watch.c ------------------------------------------------------------------- */
+
+void *watch_main(void *context);
+
+/* --- worker.c ------------------------------------------------------------------ */
+
+void *worker_main(void *context);
+/* Nobody waits for this transaction's outcome any more, but the worker does nothing else until it
+ * is known. */
+void worker_doubts(struct worker *worker, const struct uuid *batch_id);
+/* Memory may miss a commit of ours: what it says rests on reads from now on. */
+void memory_doubts(struct node *node);
+
 /* --- prepare.c ----------------------------------------------------------------- */
 
+/* True if a transaction may still be begun for the op. */
+bool op_has_time(const struct engine *engine, const struct op *op, struct mono_time now);
+/* What it hears if not. */
+enum hf_status op_late_status(const struct op *op);
+/* The earliest deadline of the ops; ops[] isn't empty. */
+struct mono_time ops_deadline(struct op *const *ops, int count);
+/* When a transaction, or a read before it, must have its answer. */
+struct mono_time ops_store_deadline(const struct engine *engine, struct op *const *ops, int count);
+
+/* Answers those that are late already, so that nobody else's transaction hurries for them. Returns
+ * how many are left. */
+int refuse_late(struct worker *worker, struct op **ops, int count, struct mono_time now);
 /* Leaves in ops[] those that may go into a transaction now; the others are answered or put back.
  * Returns how many. */
 int prepare(struct worker *worker, struct op **ops, int count);
@@ -119,6 +184,9 @@ void batch_run(struct worker *worker, struct op **ops, int count);
 /* True if the same transaction may be tried again: after a deadlock or lock timeout, once after
  * 23505 or P0001. */
 bool batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats);
+/* Answers those ops of the batch for which a transaction can't be begun any more. False: none is
+ * left. */
+HF_MUST_CHECK bool batch_has_time(struct batch *batch);
 /* A new batch id, BEGIN. */
 void batch_begin(struct batch *batch);
 /* Reads the next statement's rows into *slot. False: the transaction has failed. */
@@ -128,8 +196,10 @@ void batch_rows_free(struct batch_rows *rows);
 void batch_settle(struct batch *batch);
 /* After one that is known to have changed nothing: what each op hears. */
 void batch_fail(struct batch *batch, enum hf_status status);
-/* Learns a lost outcome (law 7). HF_OK: committed; HF_STORE_UNAVAILABLE: it never will;
- * HF_OUTCOME_UNKNOWN. */
+/*
+ * Learns a lost outcome (law 7). Ops whose time is up meanwhile hear outcome_unknown and leave the
+ * batch. HF_OK: committed; HF_STORE_UNAVAILABLE: it never will; HF_OUTCOME_UNKNOWN: no op is left.
+ */
 enum hf_status batch_outcome(struct batch *batch);
 /* Puts a lost but committed, or never committed, batch's ops back to be run again. */
 void batch_run_again(struct batch *batch, bool committed);

@@ -85,12 +85,14 @@ static void
 wait_for_first(struct batch *batch, struct op *op)
 {
     struct mono_time now = mono_now();
-    if (now.us - op->received.us > KEY_WAIT_US) {
-        engine_refuse(batch->worker->engine, op, HF_REQUEST_IN_PROGRESS);
+    struct mono_time again = { now.us + KEY_PAUSE_US };
+    struct engine *engine = batch->worker->engine;
+    if (now.us - op->received.us > KEY_WAIT_US || !op_has_time(engine, op, again)) {
+        engine_refuse(engine, op, HF_REQUEST_IN_PROGRESS);
         return;
     }
-    op->not_before.us = now.us + KEY_PAUSE_US;
-    op_queue_put_back(batch->worker->engine->queue, op);
+    op->not_before = again;
+    op_queue_put_back(engine->queue, op);
 }
 
 static void
@@ -179,8 +181,8 @@ keys_store(struct batch *batch)
         int status;
         if (op->fate != FATE_ANSWER)
             continue;
-        op->finish(op);
-        op->finished = true;
+        op->finished = false;
+        engine_finish(batch->worker->engine, op);
         op->answer(op, &status, &type, &body);
         if (!is_kept(op, status))
             continue;

@@ -1,6 +1,10 @@
 /*
  * prepare.c - what is settled before a transaction begins: deadlines, the events'
  * policies, and which ops may share one transaction.
+ *
+ * The time of an op, from its last byte to its deadline (request_timeout):
+ *   it waits ...  | the last fifth: no transaction is begun for it
+ *     a transaction ...  | the last tenth: a lost outcome is learned, or it hears outcome_unknown
  */
 #include "engine_internal.h"
 
@@ -8,6 +12,8 @@
 
 #include "holdfast/metrics.h"
 
+#define REQUEST_TIMEOUT_MOST_US                                                                    \
+    (60 * (int64_t)TIME_US_PER_S) /* config.def; for an op without a deadline */
 #define USER_LOCK_SALT 0x75736572 /* keeps users' lock keys apart from other uses of the hash */
 
 int64_t
@@ -38,6 +44,41 @@ op_needs_user_lock(const struct op *op)
     return (op->kind == OP_HOLD || op->kind == OP_PATCH) &&
            (op->area_count > 0 || op->info.policy.max_seats_per_user > 0 ||
             op->info.policy.one_hold_per_user);
+}
+
+/* --- time ---------------------------------------------------------------------- */
+
+bool
+op_has_time(const struct engine *engine, const struct op *op, struct mono_time now)
+{
+    return op->deadline.us == 0 || op->deadline.us - now.us >= op_time_least_us(engine);
+}
+
+/* A row was locked each time that we tried, or it waited for its turn. */
+enum hf_status
+op_late_status(const struct op *op)
+{
+    return op->locked_tries > 0 ? HF_SEAT_CONTENDED : HF_OVERLOADED;
+}
+
+struct mono_time
+ops_deadline(struct op *const *ops, int count)
+{
+    struct mono_time earliest = { mono_now().us + REQUEST_TIMEOUT_MOST_US };
+    for (int i = 0; i < count; i++)
+        if (ops[i]->deadline.us != 0 && ops[i]->deadline.us < earliest.us)
+            earliest = ops[i]->deadline;
+    return earliest;
+}
+
+struct mono_time
+ops_store_deadline(const struct engine *engine, struct op *const *ops, int count)
+{
+    int64_t timeout_us = engine->node->config->request_timeout;
+    int64_t earliest_us = ops_deadline(ops, count).us, most_us = mono_now().us + timeout_us;
+    if (earliest_us > most_us)
+        earliest_us = most_us;
+    return (struct mono_time){ earliest_us - timeout_us / SETTLE_TIME_SHARE };
 }
 
 /* --- policies ------------------------------------------------------------------ */
@@ -123,7 +164,7 @@ static bool
 find_policies(struct worker *worker, struct op **ops, int count)
 {
     struct slice orgs[BATCH_MOST], events[BATCH_MOST];
-    struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
+    struct mono_time deadline = ops_store_deadline(worker->engine, ops, count);
     int missing = 0;
 
     for (int i = 0; i < count; i++) {
@@ -149,10 +190,8 @@ find_policies(struct worker *worker, struct op **ops, int count)
 
 /* What an op hears before any transaction; HF_OK: it may go on. */
 static enum hf_status
-early_status(const struct op *op, struct mono_time now)
+early_status(const struct op *op)
 {
-    if (op->deadline.us != 0 && now.us > op->deadline.us)
-        return op->locked_tries > 0 ? HF_SEAT_CONTENDED : HF_OVERLOADED;
     if (op->prepared > PREPARED_MAX)
         return HF_SEAT_CONTENDED; /* the policy changes faster than we can read it */
     if (op->kind != OP_HOLD)
@@ -181,6 +220,19 @@ key_set_add(struct key_set *set, int64_t key)
 }
 
 int
+refuse_late(struct worker *worker, struct op **ops, int count, struct mono_time now)
+{
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        if (op_has_time(worker->engine, ops[i], now))
+            ops[left++] = ops[i];
+        else
+            engine_refuse(worker->engine, ops[i], op_late_status(ops[i]));
+    }
+    return left;
+}
+
+int
 prepare(struct worker *worker, struct op **ops, int count)
 {
     int64_t user_keys[BATCH_MOST], idempotency_keys[BATCH_MOST];
@@ -188,11 +240,11 @@ prepare(struct worker *worker, struct op **ops, int count)
     struct key_set users = { 0, user_keys }, keys = { 0, idempotency_keys };
     struct mono_time now = mono_now();
     int ready = 0, put_back = 0;
-    bool store = find_policies(worker, ops, count);
+    bool store = count > 0 && find_policies(worker, ops, count);
 
     for (int i = 0; i < count; i++) {
         struct op *op = ops[i];
-        enum hf_status status = store ? early_status(op, now) : HF_STORE_UNAVAILABLE;
+        enum hf_status status = store ? early_status(op) : HF_STORE_UNAVAILABLE;
         if (op->queued_at.us != 0)
             metric_observe(METRIC_QUEUE_SECONDS, (uint64_t)(now.us - op->queued_at.us));
         op->queued_at.us = 0;

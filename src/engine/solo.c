@@ -107,6 +107,8 @@ store_refusal(struct solo *solo)
 {
     struct pg *pg = solo->batch.worker->pg;
     struct batch *batch = &solo->batch;
+    if (!batch_has_time(batch))
+        return;
     solo->op->finished = false;
     batch_begin(batch);
     bool ok = keys_claim(batch);
@@ -176,8 +178,6 @@ solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
         settled = batch_outcome(batch);
         if (settled == HF_OK && changed)
             settle_solo(solo, true);
-        else if (settled == HF_OUTCOME_UNKNOWN)
-            batch_fail(batch, settled);
         else
             batch_run_again(batch, settled == HF_OK);
         return;
@@ -214,8 +214,8 @@ solo_run(struct worker *worker, struct op *op)
 {
     struct op *ops[1] = { op };
     struct solo solo = { .batch = { .worker = worker, .ops = ops, .count = 1 }, .op = op };
-    enum pg_outcome outcome;
-    bool changed;
+    enum pg_outcome outcome = PG_DONE;
+    bool changed = false;
 
     op->row_first = op->row_end = 0;
     if (op->kind == OP_PATCH || op->grow) {
@@ -227,6 +227,8 @@ solo_run(struct worker *worker, struct op *op)
     }
     for (int repeats = 0;; repeats++) {
         solo_free_rows(&solo);
+        if (!batch_has_time(&solo.batch))
+            break;
         outcome = transact_solo(&solo, &changed);
         if (!batch_may_repeat(&solo.batch, outcome, repeats))
             break;

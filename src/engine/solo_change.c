@@ -188,7 +188,7 @@ solo_look_first(struct solo *solo)
     struct op *op = solo->op;
     struct worker *worker = solo->batch.worker;
     struct uuid hold = op->kind == OP_PATCH ? op->hold_id : op->grow_hold;
-    struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
+    struct mono_time deadline = ops_store_deadline(worker->engine, &solo->op, 1);
 
     if (solo_read_before(solo, &hold) != PG_DONE)
         return HF_STORE_UNAVAILABLE;

@@ -73,7 +73,7 @@ solo_read_before(struct solo *solo, const struct uuid *hold)
                     *holds = worker_array(worker, 1, PG_UUID);
     struct pg_params params;
     struct pg_result *rows = NULL;
-    struct mono_time deadline = { mono_now().us + worker->node->config->request_timeout };
+    struct mono_time deadline = ops_store_deadline(worker->engine, &solo->op, 1);
 
     pg_array_text(orgs, solo->op->org);
     pg_array_uuid(holds, hold);

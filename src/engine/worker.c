@@ -1,5 +1,12 @@
 /*
  * worker.c - the loop of one worker: take all that waits, prepare it, run it.
+ *
+ * A worker is up while its connection works. It finds that out by itself, also with nothing to
+ * do: an idle connection is asked twice a second, a lost one is opened again with backoff. While no
+ * worker is up nothing is let into the queue, and what is there is refused.
+ *
+ * A worker whose transaction's outcome stayed unknown to its ops is down until it has learned it:
+ * what can't be asked can't be written either.
  */
 #include "engine_internal.h"
 
@@ -9,7 +16,10 @@
 #define LATER_BASE_US  10000 /* 10, 20, 40 ms ... */
 #define LATER_MOST_US  320000
 #define REPLAN_BATCHES 1000
-#define LEAVE_PAUSE_US (20 * TIME_US_PER_MS) /* so that another takes what this one can't run */
+#define IDLE_LOOK_US   (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
+#define DOWN_LOOK_US   (20 * TIME_US_PER_MS)
+#define PING_US        (700 * TIME_US_PER_MS) /* an answer that takes longer is none */
+#define CONNECT_US     (1 * (int64_t)TIME_US_PER_S)
 
 /* xorshift64*: for jitter only. */
 static uint64_t
@@ -35,6 +45,10 @@ op_later(struct worker *worker, struct op *op)
     op->fate = FATE_ANSWER;
     op->finished = false;
     op->not_before.us = mono_now().us + pause_us;
+    if (!op_has_time(worker->engine, op, op->not_before)) {
+        engine_refuse(worker->engine, op, op_late_status(op));
+        return;
+    }
     metric_add(METRIC_RETRIES_TOTAL, 1);
     op_queue_put_back(worker->engine->queue, op);
 }
@@ -68,82 +82,193 @@ worker_array_text(struct pg_array *array, struct slice text)
         pg_array_text(array, text);
 }
 
-/* Plans age: made on an empty table they are ruinous on a full one. */
+/* --- the connection ------------------------------------------------------------- */
+
+/* Plans age: made on an empty table they are ruinous on a full one. Nobody's op waits meanwhile. */
 static void
-replan_when_due(struct worker *worker, unsigned *batches)
+replan_when_due(struct worker *worker)
 {
     unsigned asked = atomic_load(&worker->engine->replan);
-    if (asked == worker->replan_seen && ++*batches < REPLAN_BATCHES)
+    if (asked == worker->replan_seen && worker->batches < REPLAN_BATCHES)
         return;
     worker->replan_seen = asked;
-    *batches = 0;
+    worker->batches = 0;
     if (pg_is_connected(worker->pg) && pg_replan(worker->pg) != PG_DONE)
         pg_drop(worker->pg);
 }
 
-/* True if a worker was connected when it last looked. */
-static bool
-somebody_is_up(const struct engine *engine)
+static void
+set_up(struct worker *worker, bool up)
 {
-    for (int i = 0; i < engine->worker_count; i++)
-        if (atomic_load_explicit(&engine->workers[i].up, memory_order_relaxed))
-            return true;
-    return false;
+    if (worker->up != up)
+        atomic_fetch_add(&worker->engine->workers_up, up ? 1 : -1);
+    worker->up = up;
+}
+
+void
+worker_doubts(struct worker *worker, const struct uuid *batch_id)
+{
+    worker->in_doubt = true;
+    worker->doubt = *batch_id;
+    atomic_fetch_add(&worker->engine->doubts, 1);
+    memory_doubts(worker->node);
+    set_up(worker, false);
+}
+
+/* True: the transaction of before is over, for certain. */
+static bool
+learns_doubt(struct worker *worker, struct mono_time deadline)
+{
+    bool committed;
+    if (pg_settle_outcome(worker->pg, &worker->doubt, deadline, &committed) != PG_DONE)
+        return false;
+    metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
+    memory_doubts(worker->node); /* its ops are gone, so nobody tells memory what it changed */
+    worker->in_doubt = false;
+    atomic_fetch_sub(&worker->engine->doubts, 1);
+    return true;
+}
+
+static struct mono_time
+after(int64_t us)
+{
+    return (struct mono_time){ mono_now().us + us };
 }
 
 /*
- * This worker has no connection. Is the store up for another one, the ops are left to it; it looks
- * again when it takes them. Else they are refused at once.
+ * True: there is a connection that works. One that was lost is no outage yet: ops go on being
+ * taken in while the next one is opened.
  */
-static void
-do_without_store(struct worker *worker, int count)
+static bool
+is_connected_by(struct worker *worker, struct mono_time deadline)
 {
-    if (!somebody_is_up(worker->engine)) {
-        for (int i = 0; i < count; i++)
-            engine_refuse(worker->engine, worker->ops[i], HF_STORE_UNAVAILABLE);
+    bool up = (!worker->in_doubt || learns_doubt(worker, deadline)) &&
+              pg_ready_until(worker->pg, deadline);
+    set_up(worker, up);
+    return up;
+}
+
+/* An idle connection may hang, and nobody would know. */
+static bool
+answers(struct worker *worker)
+{
+    struct pg_params params;
+    struct pg_result *rows = NULL;
+    struct mono_time sent = mono_now(), deadline = { sent.us + PING_US };
+    pg_params_init(&params);
+    if (pg_run(worker->pg, STATEMENT_READ_CLOCK, &params, deadline, &rows) == PG_DONE)
+        db_clock_observe(worker->node->clock, sent, mono_now(), pg_get_time(rows, 0, 0));
+    pg_result_free(&rows);
+    return pg_is_connected(worker->pg);
+}
+
+static void
+keep_connected(struct worker *worker)
+{
+    if (!is_connected_by(worker, after(CONNECT_US)))
         return;
+    if (!answers(worker))
+        is_connected_by(worker, after(CONNECT_US));
+    replan_when_due(worker);
+}
+
+/* --- without a connection ---------------------------------------------------------- */
+
+/* Ops that this worker can't run: others may; where nobody can they are refused at once. */
+static void
+give_away(struct worker *worker, int count)
+{
+    struct engine *engine = worker->engine;
+    bool others = engine_store_is_up(engine);
+    for (int i = count - 1; i >= 0; i--) {
+        if (others)
+            op_queue_put_back(engine->queue, worker->ops[i]);
+        else
+            engine_refuse(engine, worker->ops[i], HF_STORE_UNAVAILABLE);
     }
-    for (int i = count - 1; i >= 0; i--)
-        op_queue_put_back(worker->engine->queue, worker->ops[i]);
-    sleep_us(LEAVE_PAUSE_US);
+}
+
+/* Takes ops while no worker is connected, to refuse them, then tries to connect. */
+static void
+be_down(struct worker *worker)
+{
+    struct engine *engine = worker->engine;
+    if (engine_store_is_up(engine)) {
+        sleep_us(DOWN_LOOK_US);
+    } else {
+        struct mono_time until = { mono_now().us + DOWN_LOOK_US };
+        int count;
+        while ((count = op_queue_gather(engine->queue, worker->ops, worker->batch_max, until)) > 0)
+            give_away(worker, count);
+    }
+    keep_connected(worker);
+}
+
+/* --- the loop ------------------------------------------------------------------------ */
+
+/* With ops in hand a connection is waited for no longer than they can wait. */
+static bool
+is_connected_for(struct worker *worker, int count)
+{
+    struct mono_time least = ops_store_deadline(worker->engine, worker->ops, count);
+    struct mono_time most = after(CONNECT_US);
+    return is_connected_by(worker, least.us < most.us ? least : most);
 }
 
 static void
 run(struct worker *worker, int count)
 {
-    struct engine *engine = worker->engine;
-    bool up = pg_ready(worker->pg);
-    atomic_store_explicit(&worker->up, up, memory_order_relaxed);
-    atomic_store_explicit(&engine->store_up, up || somebody_is_up(engine), memory_order_relaxed);
-    if (!up) {
-        do_without_store(worker, count);
+    struct mono_time began = mono_now();
+    atomic_store_explicit(&worker->engine->gathered_us, began.us, memory_order_relaxed);
+    count = refuse_late(worker, worker->ops, count, began);
+    if (count > 0 && !is_connected_for(worker, count)) {
+        give_away(worker, count);
         return;
     }
     count = prepare(worker, worker->ops, count);
     if (count == 0)
         return;
+    worker->batches++;
     if (worker->ops[0]->solo)
         solo_run(worker, worker->ops[0]);
     else
         batch_run(worker, worker->ops, count);
+    if (pg_is_connected(worker->pg)) /* a loss measures something else */
+        pace_measure(worker->engine, count, began, mono_now());
 }
 
-void *worker_main(void *context);
+/* Ops until there are none for a while, or a reason to look elsewhere. */
+static void
+be_up(struct worker *worker)
+{
+    struct op_queue *queue = worker->engine->queue;
+    struct mono_time until = { mono_now().us + IDLE_LOOK_US };
+    int count;
+    while ((count = op_queue_gather(queue, worker->ops, worker->batch_max, until)) > 0) {
+        run(worker, count);
+        if (!worker->up || !pg_is_connected(worker->pg))
+            return;
+        replan_when_due(worker);
+        until.us = mono_now().us + IDLE_LOOK_US;
+    }
+}
 
 void *
 worker_main(void *context)
 {
     struct worker *worker = context;
-    struct engine *engine = worker->engine;
-    int batch_max = (int)engine->node->config->batch_max;
-    unsigned batches = 0;
-    int count;
+    struct op_queue *queue = worker->engine->queue;
 
-    if (!pg_ready(worker->pg))
+    keep_connected(worker);
+    if (!worker->up)
         LOG_EVENT(LOG_WARN, "worker_waits_for_store", log_text("error", pg_last_error(worker->pg)));
-    while ((count = op_queue_gather(engine->queue, worker->ops, batch_max)) > 0) {
-        replan_when_due(worker, &batches);
-        run(worker, count);
+    while (!op_queue_is_over(queue)) {
+        if (worker->up) {
+            be_up(worker);
+            keep_connected(worker);
+        } else {
+            be_down(worker);
+        }
     }
     return NULL;
 }

@@ -11,7 +11,8 @@
 #include "holdfast/metrics.h"
 #include "upkeep_internal.h"
 
-#define RETRY_US (50 * TIME_US_PER_MS)
+#define RETRY_US       (50 * TIME_US_PER_MS)
+#define RETRY_STORE_US (500 * TIME_US_PER_MS)
 #define RETRY_FAULT_US                                                                             \
     (1 * (int64_t)TIME_US_PER_S) /* after a fault of ours: it may happen again                     \
                                   */
@@ -32,12 +33,14 @@ expiry_finish(struct op *op)
     (void)op; /* nobody waits for a text */
 }
 
-/* Locked or no store: soon. 0: the outcome is final. */
+/* Locked: soon. No store: many are over by then, so not that often. 0: the outcome is final. */
 static int64_t
 retry_in_us(enum hf_status status)
 {
-    if (status == HF_SEAT_CONTENDED || status_http(status) == 503)
+    if (status == HF_SEAT_CONTENDED)
         return RETRY_US;
+    if (status_http(status) == 503)
+        return RETRY_STORE_US;
     return status == HF_INTERNAL ? RETRY_FAULT_US : 0;
 }
 
@@ -61,6 +64,23 @@ arm_again(const struct expiry *expiry)
 }
 
 static void
+count_reaped(const struct expiry *expiry)
+{
+    const struct op *op = &expiry->op;
+    struct db_time now;
+    int64_t error_us;
+
+    if (op->status != HF_OK || op->same)
+        return; /* its own node's wheel, or another reaper, was first */
+    metric_add(METRIC_HOLDS_REAPED_TOTAL, 1);
+    metric_add(METRIC_SEATS_REAPED_TOTAL, (uint64_t)expiry->lines);
+    if (op->ends_at.us > 0 &&
+        db_clock_read(expiry->upkeep->node->clock, mono_now(), &now, &error_us) &&
+        now.us > op->ends_at.us)
+        metric_observe(METRIC_REAPER_LAG_SECONDS, (uint64_t)(now.us - op->ends_at.us));
+}
+
+static void
 expiry_send(struct op *op)
 {
     struct expiry *expiry = (struct expiry *)op;
@@ -68,8 +88,10 @@ expiry_send(struct op *op)
 
     if (expiry->has_timer)
         arm_again(expiry);
-    if (expiry->lines > 0 && op->status == HF_OK && !op->same)
-        metric_add(METRIC_SEATS_REAPED_TOTAL, (uint64_t)expiry->lines);
+    if (expiry->lines > 0) {
+        count_reaped(expiry);
+        sweep_part_is_over(upkeep);
+    }
     arena_fini(&op->arena);
     free(expiry);
     atomic_fetch_sub(&upkeep->expiring, 1);
@@ -93,12 +115,13 @@ expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
               const struct uuid *hold_id, const struct slice *seat, int64_t lines)
 {
     struct expiry *expiry = calloc(1, sizeof(*expiry));
-    if (expiry == NULL)
-        return; /* the reaper finds it again */
-    if (!copy_names(expiry, org, event, seat)) {
-        arena_fini(&expiry->op.arena);
+    if (expiry == NULL || !copy_names(expiry, org, event, seat)) {
+        if (expiry != NULL)
+            arena_fini(&expiry->op.arena);
         free(expiry);
-        return;
+        if (lines > 0)
+            sweep_part_is_over(upkeep);
+        return; /* the reaper finds it again */
     }
     expiry->upkeep = upkeep;
     expiry->has_timer = seat != NULL;

@@ -42,7 +42,7 @@ try_to_join(struct upkeep *upkeep, struct db_time seen_at)
         pg_param_time(&params, seen_at);
     else
         pg_param_null(&params);
-    if (!pg_ready(upkeep->pg) ||
+    if (!pg_ready_until(upkeep->pg, deadline) ||
         pg_run(upkeep->pg, STATEMENT_NODE_JOIN, &params, deadline, &rows) != PG_DONE)
         return JOIN_FAILED;
     bool joined = pg_rows(rows) > 0;
@@ -63,7 +63,7 @@ read_heartbeat(struct upkeep *upkeep)
 
     pg_params_init(&params);
     pg_param_text(&params, slice_of(upkeep->node->id));
-    if (pg_ready(upkeep->pg) &&
+    if (pg_ready_until(upkeep->pg, deadline) &&
         pg_run(upkeep->pg, STATEMENT_READ_NODE, &params, deadline, &rows) == PG_DONE &&
         pg_rows(rows) > 0)
         at = pg_get_time(rows, 0, 0);
@@ -139,10 +139,12 @@ set_alone(struct upkeep *upkeep, bool alone)
     LOG_EVENT(LOG_INFO, alone ? "alone" : "not_alone", log_int("incarnation", upkeep->incarnation));
 }
 
+/* What may commit any moment, unheard of, is as a peer that writes. */
 void
 presence_check_age(struct upkeep *upkeep)
 {
-    if (mono_now().us - upkeep->alive_at.us > ALONE_READ_US)
+    if (mono_now().us - upkeep->alive_at.us > ALONE_READ_US ||
+        engine_is_in_doubt(upkeep->node->engine))
         set_alone(upkeep, false);
 }
 
@@ -164,7 +166,7 @@ take_beat(struct upkeep *upkeep, const struct pg_result *rows, struct mono_time 
         void_memory(upkeep);
     }
     upkeep->alive_at = began;
-    set_alone(upkeep, mine && others == 0);
+    set_alone(upkeep, mine && others == 0 && !engine_is_in_doubt(upkeep->node->engine));
 }
 
 void
@@ -181,7 +183,7 @@ presence_heartbeat(struct upkeep *upkeep)
     pg_param_int8(&params, upkeep->incarnation);
     pg_param_text(&params, slice_of(upkeep->node->config->listen));
     struct mono_time deadline = { began.us + UPKEEP_STATEMENT_US };
-    if (pg_ready(upkeep->pg) &&
+    if (pg_ready_until(upkeep->pg, deadline) &&
         pg_run(upkeep->pg, STATEMENT_NODE_HEARTBEAT, &params, deadline, &rows) == PG_DONE)
         take_beat(upkeep, rows, began);
     else
@@ -198,7 +200,7 @@ presence_leave(struct upkeep *upkeep)
     pg_params_init(&params);
     pg_param_text(&params, slice_of(upkeep->node->id));
     pg_param_int8(&params, upkeep->incarnation);
-    if (!pg_ready(upkeep->pg) ||
+    if (!pg_ready_until(upkeep->pg, deadline) ||
         pg_run(upkeep->pg, STATEMENT_NODE_LEAVE, &params, deadline, NULL) != PG_DONE)
         LOG_EVENT(LOG_WARN, "row_left_behind", log_text("error", pg_last_error(upkeep->pg)));
 }

@@ -2,11 +2,13 @@
  * sweep.c - what is left behind: holds of dead nodes, ids of old transactions, old answers.
  *
  * Every node sweeps, so that the work of a dead one is done by whoever comes first; each
- * hold is expired under its own lock, so two sweepers do no harm.
+ * hold is expired under its own lock, so two sweepers do no harm. A sweep takes a bounded number
+ * of lines and is over when all its holds are: the next one finds what is left.
  */
 #include <string.h>
 
 #include "holdfast/log.h"
+#include "holdfast/metrics.h"
 #include "upkeep_internal.h"
 
 #define REAP_LINES   1000
@@ -28,8 +30,8 @@ run(struct upkeep *upkeep, enum pg_statement statement, const struct pg_params *
 {
     struct pg_result *rows = NULL;
 
-    if (!pg_ready(upkeep->pg))
-        return NULL;
+    if (!pg_is_connected(upkeep->pg))
+        return NULL; /* the heartbeat connects */
     enum pg_outcome outcome = pg_run(upkeep->pg, statement, params, statement_deadline(), &rows);
     if (outcome != PG_DONE)
         LOG_EVENT(LOG_DEBUG, "sweep_failed", log_text("error", pg_last_error(upkeep->pg)));
@@ -39,18 +41,32 @@ run(struct upkeep *upkeep, enum pg_statement statement, const struct pg_params *
 /* Columns of reap_holds. */
 enum { ORG, EVENT, HOLD, LINES };
 
+void
+sweep_part_is_over(struct upkeep *upkeep)
+{
+    if (atomic_fetch_sub(&upkeep->reaping, 1) > 1)
+        return;
+    metric_add(METRIC_REAPER_SWEEPS_TOTAL, 1);
+    metric_set(METRIC_REAPER_LAST_SWEEP_MS,
+               (mono_now().us - atomic_load(&upkeep->swept_us)) / TIME_US_PER_MS);
+}
+
 bool
 sweep_holds(struct upkeep *upkeep)
 {
     struct pg_params params;
     int64_t lines = 0;
 
+    if (atomic_load(&upkeep->reaping) > 0)
+        return true; /* the last sweep is not over */
     pg_params_init(&params);
     pg_param_int8(&params, REAP_OVER_US);
     pg_param_int4(&params, REAP_LINES);
+    atomic_store(&upkeep->swept_us, mono_now().us);
     struct pg_result *rows = run(upkeep, STATEMENT_REAP_HOLDS, &params);
     if (rows == NULL)
         return false;
+    atomic_store(&upkeep->reaping, 1 + pg_rows(rows)); /* 1: this loop */
     for (int row = 0; row < pg_rows(rows); row++) {
         struct uuid hold = pg_get_uuid(rows, row, HOLD);
         lines += pg_get_int(rows, row, LINES);
@@ -58,6 +74,7 @@ sweep_holds(struct upkeep *upkeep)
                       NULL, pg_get_int(rows, row, LINES));
     }
     pg_result_free(&rows);
+    sweep_part_is_over(upkeep);
     return lines >= REAP_LINES;
 }
 

@@ -40,6 +40,8 @@ struct upkeep {
 
     /* atomic, any thread */
     _Atomic int64_t expiring; /* expiries that were handed out and have not come back */
+    _Atomic int64_t reaping;  /* those of the sweep that is under way */
+    _Atomic int64_t swept_us; /* when it began */
 };
 
 /* --- presence.c -------------------------------------------------------------- */
@@ -69,6 +71,8 @@ void expiry_first_of_hold(const struct hot_due *due, int count, bool *first);
 bool sweep_holds(struct upkeep *upkeep);
 bool sweep_batches(struct upkeep *upkeep);
 bool sweep_keys(struct upkeep *upkeep);
+/* One of the holds of a sweep has come back. */
+void sweep_part_is_over(struct upkeep *upkeep);
 /* The least UUIDv7 of a time. */
 struct uuid uuid_v7_floor(struct db_time time);
 

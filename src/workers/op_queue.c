@@ -4,6 +4,7 @@
  */
 #include "holdfast/op_queue.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "holdfast/clock.h"
@@ -27,8 +28,11 @@ struct op_queue {
     pthread_cond_t work;
     struct op_list ready;
     struct op *later; /* sorted by not_before */
-    int64_t depth;    /* ready and later together; METRIC_QUEUE_DEPTH follows it */
+    unsigned wakes;   /* counts op_queue_wake */
     bool closed;
+
+    /* changed under the lock, read by any thread */
+    _Atomic int64_t depth; /* ready and later together; METRIC_QUEUE_DEPTH follows it */
 };
 
 /* Holds that the batch being gathered has an op for already. */
@@ -73,6 +77,20 @@ list_take(struct op_list *list, struct op **link)
     return op;
 }
 
+static int64_t
+depth_of(const struct op_queue *queue)
+{
+    return atomic_load_explicit(&queue->depth, memory_order_relaxed);
+}
+
+static void
+change_depth_locked(struct op_queue *queue, int64_t by)
+{
+    int64_t depth = depth_of(queue) + by;
+    atomic_store_explicit(&queue->depth, depth, memory_order_relaxed);
+    metric_set(METRIC_QUEUE_DEPTH, depth);
+}
+
 struct op_queue *
 op_queue_new(int64_t max)
 {
@@ -91,7 +109,7 @@ op_queue_free(struct op_queue **queue)
 {
     if (*queue == NULL)
         return;
-    hf_assert((*queue)->depth == 0);
+    hf_assert(depth_of(*queue) == 0);
     pthread_cond_destroy(&(*queue)->work);
     lock_fini(&(*queue)->lock);
     free(*queue);
@@ -102,10 +120,10 @@ bool
 op_queue_push(struct op_queue *queue, struct op *op)
 {
     lock_take(&queue->lock);
-    bool taken = !queue->closed && queue->depth < queue->max;
+    bool taken = !queue->closed && depth_of(queue) < queue->max;
     if (taken) {
         list_append(&queue->ready, op);
-        metric_set(METRIC_QUEUE_DEPTH, ++queue->depth);
+        change_depth_locked(queue, 1);
         pthread_cond_signal(&queue->work);
     }
     lock_drop(&queue->lock);
@@ -125,7 +143,7 @@ op_queue_put_back(struct op_queue *queue, struct op *op)
         op->next = *link;
         *link = op;
     }
-    metric_set(METRIC_QUEUE_DEPTH, ++queue->depth);
+    change_depth_locked(queue, 1);
     pthread_cond_signal(&queue->work);
     lock_drop(&queue->lock);
 }
@@ -142,19 +160,28 @@ release_due_locked(struct op_queue *queue, struct mono_time now)
     }
 }
 
-/* Waits until something may run. False: closed and empty. */
 static bool
-wait_for_work_locked(struct op_queue *queue)
+is_over_locked(const struct op_queue *queue)
 {
+    return queue->closed && queue->ready.first == NULL && queue->later == NULL;
+}
+
+/* Waits until something may run. False: nothing came, or there is a reason to look elsewhere. */
+static bool
+wait_for_work_locked(struct op_queue *queue, struct mono_time until)
+{
+    unsigned wakes = queue->wakes;
     for (;;) {
         struct mono_time now = mono_now();
         release_due_locked(queue, now);
         if (queue->ready.first != NULL)
             return true;
-        if (queue->closed && queue->later == NULL)
+        if (is_over_locked(queue) || queue->wakes != wakes || now.us >= until.us)
             return false;
-        long wait_us = queue->later == NULL ? -1 : (long)(queue->later->not_before.us - now.us);
-        lock_wait(&queue->lock, &queue->work, wait_us);
+        int64_t next_us = until.us;
+        if (queue->later != NULL && queue->later->not_before.us < next_us)
+            next_us = queue->later->not_before.us;
+        lock_wait(&queue->lock, &queue->work, (long)(next_us - now.us));
     }
 }
 
@@ -217,33 +244,74 @@ take_batch_locked(struct op_queue *queue, struct op **ops, int max)
         if (op->solo)
             break;
     }
-    queue->depth -= count;
-    metric_set(METRIC_QUEUE_DEPTH, queue->depth);
+    change_depth_locked(queue, -count);
     return count;
 }
 
 int
-op_queue_gather(struct op_queue *queue, struct op **ops, int max)
+op_queue_gather(struct op_queue *queue, struct op **ops, int max, struct mono_time until)
 {
     hf_assert(max > 0 && max <= HOLD_SET_SLOTS / 4);
     int count = 0;
     lock_take(&queue->lock);
-    if (wait_for_work_locked(queue))
+    if (wait_for_work_locked(queue, until))
         count = take_batch_locked(queue, ops, max);
     /* What is left may be for another worker, whose wake was spent on this one. */
-    if (queue->ready.first != NULL || (queue->closed && queue->depth == 0))
+    if (queue->ready.first != NULL || is_over_locked(queue))
         pthread_cond_signal(&queue->work);
     lock_drop(&queue->lock);
     return count;
 }
 
+/* --- those whose time is up ---------------------------------------------------------- */
+
+static bool
+is_late(const struct op *op, struct mono_time now)
+{
+    return op->deadline.us != 0 && op->deadline.us <= now.us;
+}
+
+int
+op_queue_take_late(struct op_queue *queue, struct mono_time now, struct op **ops, int max)
+{
+    int count = 0;
+    lock_take(&queue->lock);
+    for (struct op **link = &queue->ready.first; *link != NULL && count < max;) {
+        if (is_late(*link, now))
+            ops[count++] = list_take(&queue->ready, link);
+        else
+            link = &(*link)->next;
+    }
+    for (struct op **link = &queue->later; *link != NULL && count < max;) {
+        struct op *op = *link;
+        if (is_late(op, now)) {
+            *link = op->next;
+            op->next = NULL;
+            ops[count++] = op;
+        } else {
+            link = &op->next;
+        }
+    }
+    change_depth_locked(queue, -count);
+    lock_drop(&queue->lock);
+    return count;
+}
+
+/* --- looking, waking, closing ---------------------------------------------------------- */
+
 int64_t
-op_queue_depth(struct op_queue *queue)
+op_queue_depth(const struct op_queue *queue)
+{
+    return depth_of(queue);
+}
+
+void
+op_queue_wake(struct op_queue *queue)
 {
     lock_take(&queue->lock);
-    int64_t depth = queue->depth;
+    queue->wakes++;
+    pthread_cond_broadcast(&queue->work);
     lock_drop(&queue->lock);
-    return depth;
 }
 
 void
@@ -253,4 +321,13 @@ op_queue_close(struct op_queue *queue)
     queue->closed = true;
     pthread_cond_broadcast(&queue->work);
     lock_drop(&queue->lock);
+}
+
+bool
+op_queue_is_over(struct op_queue *queue)
+{
+    lock_take(&queue->lock);
+    bool over = is_over_locked(queue);
+    lock_drop(&queue->lock);
+    return over;
 }

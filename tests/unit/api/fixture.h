@@ -59,7 +59,7 @@ engine_submit(struct engine *engine, struct op *op)
 }
 
 int64_t
-engine_queue_depth(struct engine *engine)
+engine_queue_depth(const struct engine *engine)
 {
     (void)engine;
     return 0;

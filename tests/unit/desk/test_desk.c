@@ -13,10 +13,12 @@
 #include <cmocka.h>
 
 #include "holdfast/desk.h"
+#include "holdfast/thread.h"
 
 /* --- what stands in for cold and warm -------------------------------------------------- */
 
 static _Atomic bool postgres_is_up;
+static _Atomic int looks; /* how often a thread looked after its connection */
 
 struct pg *
 pg_new(const struct config *config, const char *name, struct pg_identity *identity,
@@ -36,8 +38,19 @@ pg_free(struct pg **pg)
     *pg = NULL;
 }
 
+/* Down, it keeps whoever connects waiting for as long as it may. */
 bool
-pg_ready(struct pg *pg)
+pg_ready_until(struct pg *pg, struct mono_time deadline)
+{
+    (void)pg;
+    atomic_fetch_add(&looks, 1);
+    while (!postgres_is_up && mono_now().us < deadline.us)
+        sleep_us(TIME_US_PER_MS);
+    return postgres_is_up;
+}
+
+bool
+pg_is_connected(const struct pg *pg)
 {
     (void)pg;
     return postgres_is_up;
@@ -122,7 +135,7 @@ set_up(void **state)
     config.desk_queue_max = 4;
     node.config = &config;
     postgres_is_up = true;
-    ran = failed_with = 0;
+    ran = failed_with = looks = 0;
     return 0;
 }
 
@@ -182,6 +195,35 @@ without_postgres_a_job_fails_as_store_unavailable(void **state)
     assert_int_equal(failed_with, HF_STORE_UNAVAILABLE);
 }
 
+static void
+a_job_waits_for_a_connection_no_longer_than_its_deadline(void **state)
+{
+    (void)state;
+    struct desk *desk = desk_start(&node);
+    while (atomic_load(&looks) < 2) /* both threads wait for jobs */
+        sleep_us(TIME_US_PER_MS);
+    postgres_is_up = false;
+    struct mono_time start = mono_now();
+    assert_true(desk_submit(desk, job_new(100 * TIME_US_PER_MS)));
+    while (desk_outstanding(desk) > 0)
+        sleep_us(TIME_US_PER_MS);
+    assert_true(mono_now().us - start.us < TIME_US_PER_S / 2);
+    assert_int_equal(failed_with, HF_STORE_UNAVAILABLE);
+    desk_stop(&desk, soon());
+}
+
+static void
+a_thread_without_jobs_looks_after_its_connection(void **state)
+{
+    (void)state;
+    struct desk *desk = desk_start(&node);
+    struct mono_time end = soon();
+    while (atomic_load(&looks) < 3 * config.desks && mono_now().us < end.us)
+        sleep_us(TIME_US_PER_MS);
+    assert_true(atomic_load(&looks) >= 3 * config.desks);
+    desk_stop(&desk, soon());
+}
+
 int
 main(void)
 {
@@ -191,6 +233,8 @@ main(void)
         CASE(a_full_queue_says_no_and_the_job_stays_the_callers),
         CASE(a_job_past_its_deadline_fails_as_overloaded),
         CASE(without_postgres_a_job_fails_as_store_unavailable),
+        CASE(a_job_waits_for_a_connection_no_longer_than_its_deadline),
+        CASE(a_thread_without_jobs_looks_after_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

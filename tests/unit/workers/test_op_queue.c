@@ -16,6 +16,14 @@ static struct op_queue *queue;
 static struct op ops[OPS_MAX];
 static struct op *taken[OPS_MAX];
 
+/* Long enough for whatever comes at all. */
+static int
+gather(int max)
+{
+    return op_queue_gather(queue, taken, max,
+                           (struct mono_time){ mono_now().us + 10 * (int64_t)TIME_US_PER_S });
+}
+
 static int
 set_up(void **state)
 {
@@ -32,7 +40,7 @@ tear_down(void **state)
 {
     (void)state;
     op_queue_close(queue);
-    while (op_queue_gather(queue, taken, OPS_MAX) > 0)
+    while (gather(OPS_MAX) > 0)
         ;
     op_queue_free(&queue);
     return 0;
@@ -50,7 +58,7 @@ a_gather_takes_all_that_waits_in_order_of_arrival(void **state)
 {
     (void)state;
     push(5);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 5);
+    assert_int_equal(gather(OPS_MAX), 5);
     for (int i = 0; i < 5; i++)
         assert_ptr_equal(taken[i], &ops[i]);
     assert_int_equal(op_queue_depth(queue), 0);
@@ -61,8 +69,8 @@ a_gather_takes_no_more_than_its_limit(void **state)
 {
     (void)state;
     push(5);
-    assert_int_equal(op_queue_gather(queue, taken, 3), 3);
-    assert_int_equal(op_queue_gather(queue, taken, 3), 2);
+    assert_int_equal(gather(3), 3);
+    assert_int_equal(gather(3), 2);
     assert_ptr_equal(taken[0], &ops[3]);
 }
 
@@ -73,12 +81,12 @@ two_ops_of_one_hold_never_share_a_batch_and_keep_their_order(void **state)
     ops[1].hold_id = ops[0].hold_id;
     ops[2].hold_id = ops[0].hold_id;
     push(4);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 2);
+    assert_int_equal(gather(OPS_MAX), 2);
     assert_ptr_equal(taken[0], &ops[0]);
     assert_ptr_equal(taken[1], &ops[3]);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 1);
+    assert_int_equal(gather(OPS_MAX), 1);
     assert_ptr_equal(taken[0], &ops[1]);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 1);
+    assert_int_equal(gather(OPS_MAX), 1);
     assert_ptr_equal(taken[0], &ops[2]);
 }
 
@@ -90,7 +98,7 @@ new_holds_share_a_batch_whatever_their_ids(void **state)
         ops[i].kind = OP_HOLD;
     ops[1].hold_id = ops[0].hold_id;
     push(3);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 3);
+    assert_int_equal(gather(OPS_MAX), 3);
 }
 
 static void
@@ -99,11 +107,11 @@ a_solo_op_comes_alone_and_is_not_overtaken(void **state)
     (void)state;
     ops[1].solo = true;
     push(3);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 1);
+    assert_int_equal(gather(OPS_MAX), 1);
     assert_ptr_equal(taken[0], &ops[0]);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 1);
+    assert_int_equal(gather(OPS_MAX), 1);
     assert_ptr_equal(taken[0], &ops[1]);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 1);
+    assert_int_equal(gather(OPS_MAX), 1);
     assert_ptr_equal(taken[0], &ops[2]);
 }
 
@@ -113,9 +121,9 @@ ops_with_a_key_come_apart_from_those_without(void **state)
     (void)state;
     ops[1].keyed = ops[3].keyed = true;
     push(4);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 2);
+    assert_int_equal(gather(OPS_MAX), 2);
     assert_ptr_equal(taken[1], &ops[2]);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 2);
+    assert_int_equal(gather(OPS_MAX), 2);
     assert_ptr_equal(taken[0], &ops[1]);
     assert_ptr_equal(taken[1], &ops[3]);
 }
@@ -125,9 +133,9 @@ what_is_put_back_comes_before_what_arrived_later(void **state)
 {
     (void)state;
     push(2);
-    assert_int_equal(op_queue_gather(queue, taken, 1), 1);
+    assert_int_equal(gather(1), 1);
     op_queue_put_back(queue, taken[0]);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 2);
+    assert_int_equal(gather(OPS_MAX), 2);
     assert_ptr_equal(taken[0], &ops[0]);
 }
 
@@ -137,11 +145,11 @@ what_is_put_back_for_later_waits_for_its_time(void **state)
     (void)state;
     struct mono_time start = mono_now();
     push(1);
-    assert_int_equal(op_queue_gather(queue, taken, 1), 1);
+    assert_int_equal(gather(1), 1);
     ops[0].not_before.us = start.us + 30 * TIME_US_PER_MS;
     op_queue_put_back(queue, &ops[0]);
     assert_int_equal(op_queue_depth(queue), 1);
-    assert_int_equal(op_queue_gather(queue, taken, 1), 1);
+    assert_int_equal(gather(1), 1);
     assert_true(mono_now().us - start.us >= 30 * TIME_US_PER_MS);
 }
 
@@ -164,8 +172,71 @@ a_closed_queue_refuses_and_gives_out_what_it_has(void **state)
     push(1);
     op_queue_close(queue);
     assert_false(op_queue_push(queue, &ops[1]));
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 1);
-    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX), 0);
+    assert_int_equal(gather(OPS_MAX), 1);
+    assert_int_equal(gather(OPS_MAX), 0);
+}
+
+static void
+a_gather_ends_when_its_time_is_up(void **state)
+{
+    (void)state;
+    struct mono_time start = mono_now();
+    struct mono_time until = { start.us + 30 * TIME_US_PER_MS };
+    assert_int_equal(op_queue_gather(queue, taken, OPS_MAX, until), 0);
+    assert_true(mono_now().us >= until.us);
+    assert_false(op_queue_is_over(queue));
+}
+
+static void *
+gather_nothing(void *context)
+{
+    (void)context;
+    assert_int_equal(gather(OPS_MAX), 0);
+    return NULL;
+}
+
+static void
+a_wake_ends_a_gather_that_waits(void **state)
+{
+    (void)state;
+    pthread_t waiting;
+    struct mono_time start = mono_now();
+    assert_int_equal(pthread_create(&waiting, NULL, gather_nothing, NULL), 0);
+    while (pthread_tryjoin_np(waiting, NULL) != 0) /* it may not wait yet when it is woken */
+        op_queue_wake(queue);
+    assert_true(mono_now().us - start.us < 5 * (int64_t)TIME_US_PER_S);
+}
+
+static void
+whose_time_is_up_is_taken_out_wherever_it_stands(void **state)
+{
+    (void)state;
+    push(4);
+    for (int i = 0; i < 6; i++)
+        ops[i].deadline.us = i % 2 == 0 ? 1000 : 2000;
+    for (int i = 4; i < 6; i++) { /* two that wait for a lock */
+        ops[i].not_before.us = mono_now().us + 60 * (int64_t)TIME_US_PER_S;
+        op_queue_put_back(queue, &ops[i]);
+    }
+    assert_int_equal(op_queue_take_late(queue, (struct mono_time){ 999 }, taken, OPS_MAX), 0);
+    assert_int_equal(op_queue_take_late(queue, (struct mono_time){ 1000 }, taken, 2), 2);
+    assert_ptr_equal(taken[0], &ops[0]);
+    assert_ptr_equal(taken[1], &ops[2]);
+    assert_int_equal(op_queue_take_late(queue, (struct mono_time){ 1000 }, taken, OPS_MAX), 1);
+    assert_ptr_equal(taken[0], &ops[4]);
+    assert_int_equal(op_queue_depth(queue), 3);
+    assert_int_equal(gather(OPS_MAX), 2);
+    assert_int_equal(op_queue_take_late(queue, (struct mono_time){ 2000 }, taken, OPS_MAX), 1);
+    assert_ptr_equal(taken[0], &ops[5]);
+    assert_int_equal(op_queue_depth(queue), 0);
+}
+
+static void
+an_op_without_a_deadline_is_never_late(void **state)
+{
+    (void)state;
+    push(1);
+    assert_int_equal(op_queue_take_late(queue, mono_now(), taken, OPS_MAX), 0);
 }
 
 /* --- many threads ------------------------------------------------------------- */
@@ -191,8 +262,11 @@ consume(void *context)
     struct op *batch[16];
     int count;
     (void)context;
-    while ((count = op_queue_gather(queue, batch, 16)) > 0)
-        consumed += count;
+    while (!op_queue_is_over(queue)) {
+        struct mono_time until = { mono_now().us + 50 * TIME_US_PER_MS };
+        while ((count = op_queue_gather(queue, batch, 16, until)) > 0)
+            consumed += count;
+    }
     return NULL;
 }
 
@@ -232,6 +306,10 @@ main(void)
         CASE(what_is_put_back_for_later_waits_for_its_time),
         CASE(a_full_queue_refuses_but_takes_back),
         CASE(a_closed_queue_refuses_and_gives_out_what_it_has),
+        CASE(a_gather_ends_when_its_time_is_up),
+        CASE(a_wake_ends_a_gather_that_waits),
+        CASE(whose_time_is_up_is_taken_out_wherever_it_stands),
+        CASE(an_op_without_a_deadline_is_never_late),
         CASE(every_op_comes_out_once_with_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,54 @@
+/*
+ * watch.c - the answer to ops that no worker comes to in time.
+ *
+ * Who takes ops looks at their deadlines itself. But while a transaction hangs, its worker takes
+ * none, and what waits in the queue may be older than what the transaction is for. So while nobody
+ * takes anything, this thread answers those whose time is up.
+ */
+#include "engine_internal.h"
+
+#include "holdfast/metrics.h"
+
+#define LOOK_US  (20 * TIME_US_PER_MS)
+#define STALL_US (50 * TIME_US_PER_MS) /* a usual batch is through long before */
+#define AT_ONCE  256
+
+static bool
+is_stalled(const struct engine *engine, struct mono_time now)
+{
+    return op_queue_depth(engine->queue) > 0 &&
+           now.us - atomic_load_explicit(&engine->gathered_us, memory_order_relaxed) > STALL_US;
+}
+
+static enum hf_status
+late_status(const struct engine *engine, const struct op *op)
+{
+    return engine_store_is_up(engine) ? op_late_status(op) : HF_STORE_UNAVAILABLE;
+}
+
+/* Nothing of theirs was sent, or it is known that it had no effect: they may hear so. */
+static void
+answer_late(struct engine *engine, struct mono_time now)
+{
+    struct op *ops[AT_ONCE];
+    struct mono_time before_next_look = { now.us + LOOK_US };
+    int count;
+    do {
+        count = op_queue_take_late(engine->queue, before_next_look, ops, AT_ONCE);
+        for (int i = 0; i < count; i++)
+            engine_refuse(engine, ops[i], late_status(engine, ops[i]));
+    } while (count == AT_ONCE);
+}
+
+void *
+watch_main(void *context)
+{
+    struct engine *engine = context;
+    while (!atomic_load(&engine->stopping)) {
+        struct mono_time now = mono_now();
+        if (is_stalled(engine, now))
+            answer_late(engine, now);
+        sleep_us(LOOK_US);
+    }
+    return NULL;
+}
