@@ -1,7 +1,5 @@
 """Law 4: "now" is the database's clock, read after the locks; no node's own clock grants or ends a hold."""
 
-import subprocess
-
 import pytest
 
 from support import tokens
@@ -10,6 +8,7 @@ from support.client import Client
 from support.swarm import ask, shot
 from support.truth import seats_of
 from support.waiting import wait_until
+from support.wrong_clock import WrongClock
 
 LOCK_SEAT = "SELECT FROM seats WHERE org_id = %s AND event_id = %s AND seat_id = %s FOR UPDATE"
 
@@ -100,47 +99,12 @@ def test_a_hold_ends_at_its_time_after_a_restart(start_node, admin, db, org, pro
 
 # --- a node whose clock is wrong ------------------------------------------------------------------------------------
 
-WRONG_CLOCK_C = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-#include <sys/time.h>
-static int (*real)(clockid_t, struct timespec *);
-int clock_gettime(clockid_t id, struct timespec *out)
-{
-    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int result = real(id, out);
-    if (result == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) out->tv_sec += OFFSET_S;
-    return result;
-}
-int gettimeofday(struct timeval *restrict out, void *restrict zone)
-{
-    struct timespec now;
-    (void)zone;
-    int result = clock_gettime(CLOCK_REALTIME, &now);
-    out->tv_sec = now.tv_sec;
-    out->tv_usec = now.tv_nsec / 1000;
-    return result;
-}
-time_t time(time_t *out)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (out) *out = now.tv_sec;
-    return now.tv_sec;
-}
-"""
-
-
 @pytest.fixture(params=[3600, -3600], ids=["an hour ahead", "an hour behind"])
 def wrong_node(request, start_node, workplace, monkeypatch):
     """A node whose wall clock is an hour off."""
-    library = workplace.path / f"wrong-clock{request.param}.so"
-    subprocess.run(["cc", "-shared", "-fPIC", f"-DOFFSET_S=({request.param})", "-x", "c", "-", "-o", library, "-ldl"],
-                   input=WRONG_CLOCK_C, text=True, check=True)
-    library.chmod(0o755)
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    monkeypatch.setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0")
+    clock = WrongClock(workplace.path, f"clock{request.param}", request.param)
+    for name, value in clock.environment().items():
+        monkeypatch.setenv(name, value)
     node = start_node(reaper_interval_ms=200)
     monkeypatch.undo()
     return node

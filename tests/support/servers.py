@@ -257,7 +257,7 @@ class Server:
         with open(self.log, "wb") as log:
             # A session of its own: Ctrl-C is for us, and we stop things in their order.
             self.process = subprocess.Popen(
-                as_server_user(self.command(), self.stop_signal.name[3:]), cwd=self.folder, stdin=subprocess.DEVNULL,
+                self.wrapped(self.command(), self.stop_signal.name[3:]), cwd=self.folder, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True)
 
     def _await_answer(self, patience=60):
@@ -292,6 +292,10 @@ class Server:
 
     def tail(self, lines=20):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def wrapped(self, command, death_signal):
+        """The command line that runs a program of this server."""
+        return as_server_user(command, death_signal)
 
     def prepare(self):
         raise NotImplementedError
@@ -338,7 +342,7 @@ class Postgres(Server):
         hand_to_server_user(password)
         command = [POSTGRES_BIN / "initdb", "--pgdata", self.data, "--username=holdfast", f"--pwfile={password}",
                    "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"]
-        made = subprocess.run(as_server_user(command, "TERM"), cwd=self.folder, capture_output=True, text=True,
+        made = subprocess.run(self.wrapped(command, "TERM"), cwd=self.folder, capture_output=True, text=True,
                               check=False)
         if made.returncode != 0:
             raise ServerError(f"initdb failed:\n{made.stdout}{made.stderr}")
