@@ -1,0 +1,26 @@
+/*
+ * clients.h - people who want the same seats, and expect an answer in time.
+ */
+#ifndef HOLDFAST_SIM_CLIENTS_H
+#define HOLDFAST_SIM_CLIENTS_H
+
+#include <stdint.h>
+
+void clients_start(int count);
+/* They finish what they wait for and ask no more. */
+void clients_stop(void);
+int clients_alive(void);
+/* Requests that the node has and has not answered. */
+int64_t clients_unanswered(void);
+/* The node was killed: what it had is never answered. */
+void clients_node_died(void);
+/* One after the other takes every seat that is not sold; each must be granted. In a fiber. */
+void clients_take_all(void);
+
+/* What came of all requests, for the sum over the seeds. */
+struct client_counts {
+    uint64_t asked, created, done, refused_hot, refused, unknown, unavailable, lost;
+};
+extern struct client_counts client_counts;
+
+#endif

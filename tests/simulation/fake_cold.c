@@ -1,0 +1,925 @@
+/*
+ * fake_cold.c - the contract of cold.h over the fake store: connections that break.
+ *
+ * A connection is a wire: messages go one way, answers come the other, each takes a while, in
+ * order. At its far end a backend (a fiber) takes one message after the other. When the wire is
+ * cut, what has arrived by then is still worked on, also a COMMIT; what arrives later is lost, and
+ * so is every answer. The backend finds out some time later; until then its transaction lives on.
+ */
+#include "fake_cold.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "faults.h"
+#include "holdfast/lock.h"
+#include "oracle.h"
+#include "sim.h"
+#include "store.h"
+
+#define NEVER            INT64_MAX
+#define BACKOFF_MIN_US   (50 * MS)
+#define BACKOFF_MAX_US   (2 * S)
+#define CLOCK_EVERY_US   (5 * S)
+#define CONNECT_GIVES_UP (2 * S)
+#define READY_US         (3 * S)
+#define LOCK_TIMEOUT_US  (500 * MS)
+#define IDLE_IN_TX_US    (2 * S) /* then the server ends the session */
+#define RESET_SEEN_US    (5 * MS)
+#define STATE_BYTES      6
+
+enum message_kind { M_BEGIN, M_STATEMENT, M_RUN, M_COMMIT, M_ROLLBACK, M_SETTLE };
+
+struct message {
+    struct message *next;
+    enum message_kind kind;
+    int64_t arrives_us;
+    struct uuid batch;
+    struct call *call;
+    int64_t timeout_us; /* of a question for an outcome */
+};
+
+enum answer_kind { A_ROWS, A_ERROR, A_FATAL, A_COMMITTED, A_ROLLED_BACK };
+
+struct answer {
+    struct answer *next;
+    enum answer_kind kind;
+    int64_t arrives_us;
+    const char *state;
+    struct pg_result *rows;
+    bool told;     /* of a question: it committed */
+    struct tx *tx; /* that committed */
+};
+
+struct wire {
+    struct wire *next; /* of all that are open */
+    int group;
+    struct message *messages, **messages_end;
+    struct answer *answers, **answers_end;
+    int64_t last_message_us, last_answer_us;
+    int64_t cut_us;     /* NEVER: whole */
+    int64_t noticed_us; /* when the backend finds out */
+    bool silent;        /* the client isn't told of the cut */
+    bool killed;        /* the server ends the session at once */
+    struct tx *tx;      /* the backend's */
+    bool failed;        /* its transaction has failed: it skips what follows */
+};
+
+struct pg_identity {
+    struct lock lock;
+    int64_t known; /* 0: none yet */
+    void (*changed)(void *context);
+    void *context;
+};
+
+struct pg {
+    struct pg_identity *identity;
+    struct db_clock *clock;
+    struct wire *wire; /* NULL: not connected */
+    int64_t backoff_us, try_at_us, clock_at_us;
+    char state[STATE_BYTES + 1];
+    const char *error;
+
+    /* the transaction that is open */
+    bool open, closed, end_sent, commit_sent, failed;
+    enum pg_outcome failure;
+    int sent, answered; /* statements, BEGIN among them */
+    struct mono_time deadline;
+};
+
+static struct wire *wires;
+
+/* --- wires --------------------------------------------------------------------------------------
+ */
+
+static void *backend_main(void *argument);
+
+static struct wire *
+wire_open(void)
+{
+    struct wire *wire = calloc(1, sizeof(*wire));
+
+    hf_assert(wire != NULL);
+    wire->group = fiber_group();
+    wire->messages_end = &wire->messages;
+    wire->answers_end = &wire->answers;
+    wire->cut_us = wire->noticed_us = NEVER;
+    wire->next = wires;
+    wires = wire;
+    fiber_start("backend", GROUP_STORE, 0, backend_main, wire);
+    return wire;
+}
+
+/* Both ways, from `at_us` on. */
+static void
+wire_cut(struct wire *wire, int64_t at_us, bool silent)
+{
+    if (wire->cut_us <= at_us)
+        return;
+    wire->cut_us = at_us;
+    wire->silent = silent;
+    wire->noticed_us = at_us + chance_below(faults.outlive_us + 1);
+    fiber_wake_all(&wire->messages);
+    fiber_wake_all(&wire->answers);
+}
+
+static void
+wire_send(struct wire *wire, struct message *message)
+{
+    int64_t arrives_us = sim_now_us() + chance_delay(faults.trip_us / 4, faults.trip_us);
+
+    if (arrives_us < wire->last_message_us)
+        arrives_us = wire->last_message_us;
+    wire->last_message_us = message->arrives_us = arrives_us;
+    *wire->messages_end = message;
+    wire->messages_end = &message->next;
+    fiber_wake_all(&wire->messages);
+}
+
+static struct message *
+message_new(enum message_kind kind)
+{
+    struct message *message = calloc(1, sizeof(*message));
+
+    hf_assert(message != NULL);
+    message->kind = kind;
+    return message;
+}
+
+static struct answer *
+answer_new(enum answer_kind kind, const char *state)
+{
+    struct answer *answer = calloc(1, sizeof(*answer));
+
+    hf_assert(answer != NULL);
+    answer->kind = kind;
+    answer->state = state;
+    return answer;
+}
+
+static void
+wire_answer(struct wire *wire, struct answer *answer)
+{
+    int64_t arrives_us = sim_now_us() + chance_delay(faults.trip_us / 4, faults.trip_us);
+
+    if (arrives_us < wire->last_answer_us)
+        arrives_us = wire->last_answer_us;
+    wire->last_answer_us = answer->arrives_us = arrives_us;
+    *wire->answers_end = answer;
+    wire->answers_end = &answer->next;
+    fiber_wake_all(&wire->answers);
+}
+
+/* --- the backend
+ * ------------------------------------------------------------------------------------ */
+
+/* When the session ends of itself: idle in a transaction, or its client is gone. */
+static int64_t
+patience_ends(const struct wire *wire, int64_t since_us)
+{
+    int64_t end_us = wire->noticed_us;
+
+    if (wire->tx != NULL && since_us + IDLE_IN_TX_US < end_us)
+        end_us = since_us + IDLE_IN_TX_US;
+    return end_us;
+}
+
+/* The next message that has arrived; NULL: the session is over. */
+static struct message *
+backend_next(struct wire *wire)
+{
+    int64_t since_us = sim_now_us();
+
+    for (;;) {
+        struct message *first = wire->messages;
+        int64_t now_us = sim_now_us(), end_us = patience_ends(wire, since_us);
+        bool lost = first == NULL || first->arrives_us > wire->cut_us;
+        if (wire->killed || now_us >= end_us)
+            return NULL;
+        if (!lost && first->arrives_us <= now_us)
+            break;
+        if (!lost && first->arrives_us < end_us)
+            end_us = first->arrives_us;
+        fiber_wait(&wire->messages, end_us);
+    }
+    struct message *message = wire->messages;
+    wire->messages = message->next;
+    if (wire->messages == NULL)
+        wire->messages_end = &wire->messages;
+    return message;
+}
+
+static void
+fail(struct wire *wire, const char *state)
+{
+    wire->failed = true;
+    wire_answer(wire, answer_new(A_ERROR, state));
+}
+
+static const char *
+chance_error(void)
+{
+    if (chance_one_in(faults.repeat_one_in))
+        return "40P01";
+    return chance_one_in(faults.data_error_one_in) ? "P0001" : NULL;
+}
+
+static void
+serve_statement(struct wire *wire, const struct call *call)
+{
+    const char *state = chance_error();
+    struct pg_result *rows = NULL;
+
+    if (!wire->failed && state == NULL)
+        rows = store_run(wire->tx, call, &state);
+    if (wire->failed)
+        state = "25P02";
+    if (rows == NULL || wire->killed) { /* killed while it waited for a lock: it is over anyway */
+        pg_result_free(&rows);
+        fail(wire, state != NULL ? state : "57014");
+        return;
+    }
+    struct answer *answer = answer_new(A_ROWS, NULL);
+    answer->rows = rows;
+    wire_answer(wire, answer);
+}
+
+static void
+serve_commit(struct wire *wire)
+{
+    struct answer *answer = answer_new(wire->failed ? A_ROLLED_BACK : A_COMMITTED, NULL);
+
+    if (wire->failed)
+        tx_abort(wire->tx);
+    else
+        tx_commit(wire->tx);
+    answer->tx = wire->tx;
+    wire->tx = NULL;
+    wire_answer(wire, answer);
+}
+
+static void
+serve_run(struct wire *wire, const struct call *call)
+{
+    struct tx *tx = tx_begin(BY_NODE);
+    const char *state = NULL;
+    struct answer *answer = answer_new(A_ROWS, NULL);
+
+    answer->rows = store_run(tx, call, &state);
+    if (answer->rows == NULL) {
+        answer->kind = A_ERROR;
+        answer->state = state;
+        tx_abort(tx);
+    } else {
+        tx_commit(tx);
+    }
+    wire_answer(wire, answer);
+}
+
+/* "Did this batch commit?": takes the place of its id, and leaves a mark that it was a question. */
+static void
+serve_settle(struct wire *wire, const struct message *message)
+{
+    struct tx *tx = tx_begin(BY_NODE);
+    struct answer *answer = answer_new(A_ROWS, NULL);
+
+    switch (tx_insert_batch(tx, &message->batch, true, message->timeout_us)) {
+    case BATCH_IN:
+        if (!tx_is_over(tx))
+            tx_commit(tx);
+        break;
+    case BATCH_THERE:
+        answer->tx = store_batch_owner(&message->batch);
+        answer->told = answer->tx != NULL;
+        tx_abort(tx);
+        break;
+    case BATCH_TIMEOUT:
+        answer->kind = A_ERROR;
+        answer->state = "55P03";
+        tx_abort(tx);
+        break;
+    }
+    wire_answer(wire, answer);
+}
+
+static void
+serve_begin(struct wire *wire, const struct message *message)
+{
+    wire->tx = tx_begin(BY_NODE);
+    wire->failed = false;
+    if (tx_insert_batch(wire->tx, &message->batch, false, LOCK_TIMEOUT_US) != BATCH_IN)
+        fail(wire, "23505");
+    else
+        wire_answer(wire, answer_new(A_ROWS, NULL));
+}
+
+static void
+serve(struct wire *wire, const struct message *message)
+{
+    switch (message->kind) {
+    case M_BEGIN:
+        serve_begin(wire, message);
+        break;
+    case M_STATEMENT:
+        serve_statement(wire, message->call);
+        break;
+    case M_RUN:
+        serve_run(wire, message->call);
+        break;
+    case M_COMMIT:
+        serve_commit(wire);
+        break;
+    case M_ROLLBACK:
+        tx_abort(wire->tx);
+        wire->tx = NULL;
+        wire_answer(wire, answer_new(A_ROLLED_BACK, NULL));
+        break;
+    case M_SETTLE:
+        serve_settle(wire, message);
+        break;
+    }
+}
+
+static void
+wire_close(struct wire *wire)
+{
+    for (struct wire **link = &wires; *link != NULL; link = &(*link)->next)
+        if (*link == wire) {
+            *link = wire->next;
+            break;
+        }
+    wire_cut(wire, sim_now_us(), false);
+}
+
+static void *
+backend_main(void *argument)
+{
+    struct wire *wire = argument;
+    struct message *message;
+
+    while ((message = backend_next(wire)) != NULL) {
+        if (chance_one_in(faults.stall_one_in))
+            fiber_sleep(chance_below(faults.stall_us));
+        fiber_sleep(chance_between(20, 300)); /* the work itself; a commit's fsync */
+        if (wire->killed)
+            break;
+        serve(wire, message);
+        call_free(message->call);
+        free(message);
+    }
+    if (wire->tx != NULL) {
+        tx_abort(wire->tx);
+        if (wire->cut_us > sim_now_us())
+            wire_answer(wire, answer_new(A_FATAL, "57P01")); /* its last words, if they arrive */
+        wire->tx = NULL;
+    }
+    if (wire->cut_us > wire->last_answer_us)
+        wire_cut(wire, wire->last_answer_us + 1, false);
+    wire_close(wire);
+    return NULL;
+}
+
+/* --- what the world does
+ * ------------------------------------------------------------------------------ */
+
+void
+cold_cut_group(int group)
+{
+    for (struct wire *wire = wires; wire != NULL; wire = wire->next)
+        if (wire->group == group)
+            wire_cut(wire, sim_now_us(), false);
+}
+
+void
+cold_restart(int64_t away_us, bool another)
+{
+    trace("store: %s, away for %.3f s", another ? "fails over" : "restarts", (double)away_us / 1e6);
+    store_abort_all();
+    for (struct wire *wire = wires; wire != NULL; wire = wire->next) {
+        wire->killed = true;
+        wire->tx = NULL;
+        wire_cut(wire, sim_now_us(), another && chance_one_in(3));
+    }
+    store.away_until_us = sim_now_us() + away_us;
+    if (another) {
+        store.identity++;
+        store.clock_offset_us += chance_between(-50 * MS, 50 * MS);
+    }
+}
+
+void
+cold_partition(int64_t away_us)
+{
+    bool silent = chance_one_in(2);
+
+    trace("store: out of reach for %.3f s%s", (double)away_us / 1e6, silent ? ", silently" : "");
+    for (struct wire *wire = wires; wire != NULL; wire = wire->next)
+        wire_cut(wire, sim_now_us(), silent);
+    store.away_until_us = sim_now_us() + away_us;
+}
+
+void
+cold_end_one_session(void)
+{
+    int64_t count = 0;
+
+    for (struct wire *wire = wires; wire != NULL; wire = wire->next)
+        count++;
+    int64_t at = chance_below(count);
+    for (struct wire *wire = wires; wire != NULL; wire = wire->next)
+        if (at-- == 0) {
+            wire->killed = true;
+            fiber_wake_all(&wire->messages);
+        }
+}
+
+/* --- answers, at the client
+ * ------------------------------------------------------------------------------- */
+
+static void
+note(struct pg *pg, const char *state, const char *error)
+{
+    snprintf(pg->state, sizeof(pg->state), "%s", state);
+    pg->error = error;
+}
+
+void
+pg_drop(struct pg *pg)
+{
+    if (pg->wire != NULL)
+        wire_cut(pg->wire, sim_now_us(), false);
+    pg->wire = NULL;
+}
+
+/* Perhaps this round trip is the wire's last. */
+static void
+maybe_cut(struct wire *wire, int64_t one_in)
+{
+    if (chance_one_in(one_in))
+        wire_cut(wire, sim_now_us() + chance_below(3 * faults.trip_us),
+                 chance_one_in(faults.silent_one_in));
+}
+
+/* The next answer; NULL: the connection is lost (and dropped). */
+static struct answer *
+next_answer(struct pg *pg, struct mono_time deadline)
+{
+    struct wire *wire = pg->wire;
+
+    while (wire != NULL) {
+        struct answer *first = wire->answers;
+        int64_t now_us = sim_now_us(), end_us = deadline.us;
+        int64_t reset_us =
+            wire->silent || wire->cut_us == NEVER ? NEVER : wire->cut_us + RESET_SEEN_US;
+        if (first != NULL && first->arrives_us <= wire->cut_us) {
+            if (first->arrives_us <= now_us)
+                break;
+            end_us = first->arrives_us < end_us ? first->arrives_us : end_us;
+        }
+        if (now_us >= deadline.us || now_us >= reset_us) {
+            pg_drop(pg);
+            note(pg, "", now_us >= deadline.us ? "no answer in time" : "connection reset");
+            return NULL;
+        }
+        fiber_wait(&wire->answers, end_us < reset_us ? end_us : reset_us);
+    }
+    if (wire == NULL)
+        return NULL;
+    struct answer *answer = wire->answers;
+    wire->answers = answer->next;
+    if (wire->answers == NULL)
+        wire->answers_end = &wire->answers;
+    return answer;
+}
+
+static enum pg_outcome
+outcome_of_state(const char *state)
+{
+    if (strncmp(state, "40", 2) == 0 || strcmp(state, "55P03") == 0 || strcmp(state, "57014") == 0)
+        return PG_REPEAT;
+    if (strncmp(state, "57P0", 4) == 0)
+        return PG_UNAVAILABLE;
+    if (strncmp(state, "22", 2) == 0 || strncmp(state, "23", 2) == 0 ||
+        strncmp(state, "P0", 2) == 0)
+        return PG_DATA_ERROR;
+    return PG_BUG;
+}
+
+/* --- transactions
+ * -------------------------------------------------------------------------------------------- */
+
+static void
+tx_fail(struct pg *pg, enum pg_outcome outcome)
+{
+    if (!pg->failed)
+        pg->failure = outcome;
+    pg->failed = true;
+}
+
+static void
+tx_lost(struct pg *pg)
+{
+    tx_fail(pg, pg->commit_sent ? PG_UNKNOWN : PG_UNAVAILABLE);
+}
+
+void
+pg_tx_begin(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
+{
+    hf_assert(!pg->open);
+    pg->open = true;
+    pg->closed = pg->end_sent = pg->commit_sent = pg->failed = false;
+    pg->sent = pg->answered = 0;
+    pg->deadline = deadline;
+    if (pg->wire == NULL) {
+        tx_lost(pg);
+        return;
+    }
+    struct message *message = message_new(M_BEGIN);
+    message->batch = *batch_id;
+    wire_send(pg->wire, message);
+    pg->sent = 1;
+}
+
+void
+pg_tx_send(struct pg *pg, enum pg_statement statement, const struct pg_params *params)
+{
+    hf_assert(pg->open && !pg->closed);
+    if (pg->failed)
+        return;
+    struct message *message = message_new(M_STATEMENT);
+    message->call = call_new(statement, params);
+    wire_send(pg->wire, message);
+    pg->sent++;
+}
+
+/* Messages leave at once here. */
+void
+pg_tx_flush(struct pg *pg)
+{
+    hf_assert(pg->open && !pg->closed);
+}
+
+void
+pg_tx_commit(struct pg *pg)
+{
+    hf_assert(pg->open && !pg->closed);
+    pg->closed = true;
+    if (!pg->failed && sim_now_us() >= pg->deadline.us) {
+        pg_drop(pg); /* so it never commits */
+        note(pg, "", "the deadline passed before COMMIT");
+        tx_lost(pg);
+    }
+    if (pg->failed)
+        return;
+    pg->commit_sent = pg->end_sent = true;
+    wire_send(pg->wire, message_new(M_COMMIT));
+    maybe_cut(pg->wire, faults.cut_commit_one_in);
+}
+
+void
+pg_tx_rollback(struct pg *pg)
+{
+    hf_assert(pg->open && !pg->closed);
+    pg->closed = true;
+    if (pg->failed)
+        return;
+    pg->end_sent = true;
+    wire_send(pg->wire, message_new(M_ROLLBACK));
+}
+
+/* NULL: the transaction has failed. */
+static struct answer *
+tx_answer(struct pg *pg)
+{
+    struct answer *answer = pg->failed ? NULL : next_answer(pg, pg->deadline);
+
+    if (answer == NULL) {
+        tx_lost(pg);
+        return NULL;
+    }
+    pg->answered++;
+    if (answer->kind != A_ERROR && answer->kind != A_FATAL)
+        return answer;
+    note(pg, answer->state, "said so");
+    if (answer->kind == A_FATAL)
+        pg_drop(pg);
+    tx_fail(pg, outcome_of_state(answer->state));
+    free(answer);
+    return NULL;
+}
+
+/* The answer to BEGIN has no rows. */
+static void
+skip_opening(struct pg *pg)
+{
+    if (!pg->failed && pg->answered == 0)
+        free(tx_answer(pg));
+}
+
+struct pg_result *
+pg_tx_next(struct pg *pg)
+{
+    hf_assert(pg->open);
+    skip_opening(pg);
+    if (pg->failed)
+        return NULL;
+    hf_assert(pg->answered < pg->sent); /* more results than statements were asked for */
+    maybe_cut(pg->wire, faults.cut_one_in);
+    struct answer *answer = tx_answer(pg);
+    struct pg_result *rows = answer != NULL ? answer->rows : NULL;
+    free(answer);
+    return rows;
+}
+
+/* After a failure: what is still to come, up to the end that was sent, or one that is sent now. */
+static void
+clean_up(struct pg *pg)
+{
+    struct answer *answer;
+
+    if (pg->wire == NULL)
+        return;
+    if (pg->failure == PG_UNKNOWN) {
+        pg_drop(pg);
+        return;
+    }
+    if (!pg->end_sent)
+        wire_send(pg->wire, message_new(M_ROLLBACK));
+    while ((answer = next_answer(pg, pg->deadline)) != NULL) {
+        bool last = answer->kind == A_ROLLED_BACK || answer->kind == A_COMMITTED;
+        hf_assert(answer->kind != A_COMMITTED);
+        pg_result_free(&answer->rows);
+        free(answer);
+        if (last)
+            return;
+    }
+}
+
+static void
+read_rest(struct pg *pg)
+{
+    while (!pg->failed && pg->answered < pg->sent) {
+        struct answer *answer = tx_answer(pg);
+        if (answer != NULL)
+            pg_result_free(&answer->rows);
+        free(answer);
+    }
+    struct answer *end = pg->failed ? NULL : tx_answer(pg);
+    if (end != NULL && pg->commit_sent)
+        tx_was_told(end->tx);
+    free(end);
+}
+
+enum pg_outcome
+pg_tx_end(struct pg *pg)
+{
+    char state[sizeof(pg->state)];
+
+    hf_assert(pg->open && pg->closed);
+    read_rest(pg);
+    memcpy(state, pg->state, sizeof(state));
+    if (pg->failed)
+        clean_up(pg);
+    memcpy(pg->state, state, sizeof(state));
+    pg->open = false;
+    if (pg->failed && pg->failure == PG_UNKNOWN)
+        trace("client: the outcome of a batch is lost");
+    return pg->failed ? pg->failure : PG_DONE;
+}
+
+enum pg_outcome
+pg_settle_outcome(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline,
+                  bool *committed)
+{
+    pg_drop(pg);
+    if (!pg_ready_until(pg, deadline))
+        return PG_UNAVAILABLE;
+    struct message *message = message_new(M_SETTLE);
+    message->batch = *batch_id;
+    message->timeout_us = deadline.us - sim_now_us() - 50 * MS;
+    wire_send(pg->wire, message);
+    maybe_cut(pg->wire, faults.cut_commit_one_in);
+    struct answer *answer = next_answer(pg, deadline);
+    enum pg_outcome outcome = PG_UNAVAILABLE;
+    if (answer != NULL && answer->kind == A_ROWS) {
+        *committed = answer->told;
+        outcome = PG_DONE;
+        trace("client: it %s", answer->told ? "committed" : "never will commit");
+        if (answer->tx != NULL)
+            tx_was_told(answer->tx);
+    } else if (answer != NULL) {
+        outcome = PG_REPEAT;
+    }
+    free(answer);
+    return outcome;
+}
+
+/* --- single statements
+ * ------------------------------------------------------------------------------------------ */
+
+static bool
+writes(enum pg_statement statement)
+{
+    return statement == STATEMENT_NODE_JOIN || statement == STATEMENT_NODE_HEARTBEAT ||
+           statement == STATEMENT_NODE_LEAVE;
+}
+
+enum pg_outcome
+pg_run(struct pg *pg, enum pg_statement statement, const struct pg_params *params,
+       struct mono_time deadline, struct pg_result **result)
+{
+    hf_assert(!pg->open);
+    if (result != NULL)
+        *result = NULL;
+    if (pg->wire == NULL)
+        return PG_UNAVAILABLE;
+    struct message *message = message_new(M_RUN);
+    message->call = call_new(statement, params);
+    wire_send(pg->wire, message);
+    maybe_cut(pg->wire, faults.cut_one_in);
+    struct answer *answer = next_answer(pg, deadline);
+    if (answer == NULL)
+        return writes(statement) ? PG_UNKNOWN : PG_UNAVAILABLE;
+    enum pg_outcome outcome = PG_DONE;
+    if (answer->kind != A_ROWS) {
+        note(pg, answer->state, "said so");
+        outcome = outcome_of_state(answer->state);
+    }
+    if (result != NULL)
+        *result = answer->rows;
+    else
+        pg_result_free(&answer->rows);
+    free(answer);
+    return outcome;
+}
+
+enum pg_outcome
+pg_replan(struct pg *pg)
+{
+    return pg->wire != NULL ? PG_DONE : PG_UNAVAILABLE;
+}
+
+/* --- connecting
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+struct pg_identity *
+pg_identity_new(void)
+{
+    struct pg_identity *identity = calloc(1, sizeof(*identity));
+
+    hf_assert(identity != NULL);
+    lock_init(&identity->lock, LOCK_IDENTITY);
+    return identity;
+}
+
+void
+pg_identity_free(struct pg_identity **identity)
+{
+    free(*identity);
+    *identity = NULL;
+}
+
+void
+pg_identity_on_change(struct pg_identity *identity, void (*changed)(void *context), void *context)
+{
+    identity->changed = changed;
+    identity->context = context;
+}
+
+static void
+identity_saw(struct pg *pg, int64_t seen)
+{
+    struct pg_identity *identity = pg->identity;
+
+    lock_take(&identity->lock);
+    bool another = identity->known != 0 && identity->known != seen;
+    identity->known = seen;
+    if (another) {
+        db_clock_reset(pg->clock);
+        if (identity->changed != NULL)
+            identity->changed(identity->context);
+    }
+    lock_drop(&identity->lock);
+}
+
+struct pg *
+pg_new(const struct config *config, const char *application_name, struct pg_identity *identity,
+       struct db_clock *clock)
+{
+    struct pg *pg = calloc(1, sizeof(*pg));
+
+    (void)config;
+    (void)application_name;
+    hf_assert(pg != NULL);
+    pg->identity = identity;
+    pg->clock = clock;
+    pg->error = "";
+    return pg;
+}
+
+void
+pg_free(struct pg **pg)
+{
+    if (*pg == NULL)
+        return;
+    pg_drop(*pg);
+    free(*pg);
+    *pg = NULL;
+}
+
+static bool
+observe_clock(struct pg *pg, struct mono_time deadline)
+{
+    for (int i = 0; i < 2; i++) {
+        struct pg_params params;
+        struct pg_result *rows = NULL;
+        struct mono_time sent = mono_now();
+        pg_params_init(&params);
+        if (pg_run(pg, STATEMENT_READ_CLOCK, &params, deadline, &rows) != PG_DONE)
+            return false;
+        db_clock_observe(pg->clock, sent, mono_now(), pg_get_time(rows, 0, 0));
+        pg_result_free(&rows);
+    }
+    pg->clock_at_us = sim_now_us();
+    return true;
+}
+
+/* Never past the deadline. */
+static void
+sleep_until_at_most(int64_t us, struct mono_time deadline)
+{
+    int64_t left_us = deadline.us - sim_now_us();
+
+    fiber_sleep(us < left_us ? us : left_us);
+}
+
+static bool
+connect_once(struct pg *pg, struct mono_time deadline)
+{
+    sleep_until_at_most(chance_delay(faults.trip_us, 4 * faults.trip_us), deadline);
+    if (sim_now_us() < store.away_until_us) {
+        if (chance_one_in(4)) /* nobody refuses: it takes a time-out */
+            sleep_until_at_most(CONNECT_GIVES_UP, deadline);
+        return false;
+    }
+    if (sim_now_us() >= deadline.us)
+        return false;
+    int64_t identity = store.identity;
+    pg->wire = wire_open();
+    identity_saw(pg, identity);
+    return observe_clock(pg, deadline);
+}
+
+static void
+back_off(struct pg *pg)
+{
+    pg_drop(pg);
+    note(pg, "", "can't connect");
+    pg->backoff_us = pg->backoff_us == 0 ? BACKOFF_MIN_US : pg->backoff_us * 2;
+    if (pg->backoff_us > BACKOFF_MAX_US)
+        pg->backoff_us = BACKOFF_MAX_US;
+    pg->try_at_us = sim_now_us() + chance_between(pg->backoff_us / 2, pg->backoff_us);
+}
+
+bool
+pg_ready_until(struct pg *pg, struct mono_time deadline)
+{
+    hf_assert(!pg->open);
+    if (pg->wire != NULL && pg->wire->cut_us + RESET_SEEN_US <= sim_now_us() && !pg->wire->silent)
+        pg_drop(pg);
+    if (pg->wire != NULL)
+        return sim_now_us() - pg->clock_at_us < CLOCK_EVERY_US || observe_clock(pg, deadline);
+    if (sim_now_us() < pg->try_at_us)
+        return false;
+    if (!connect_once(pg, deadline)) {
+        back_off(pg);
+        return false;
+    }
+    pg->backoff_us = 0;
+    return true;
+}
+
+bool
+pg_ready(struct pg *pg)
+{
+    return pg_ready_until(pg, (struct mono_time){ sim_now_us() + READY_US });
+}
+
+bool
+pg_is_connected(const struct pg *pg)
+{
+    return pg->wire != NULL;
+}
+
+const char *
+pg_last_error(const struct pg *pg)
+{
+    return pg->error;
+}
+
+const char *
+pg_last_sqlstate(const struct pg *pg)
+{
+    return pg->state;
+}

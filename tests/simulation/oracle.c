@@ -1,0 +1,329 @@
+/*
+ * oracle.c - the invariants.
+ *
+ *   Commits   a seat's version only grows; nobody gets a seat that somebody else holds or has
+ * bought. Yes       is said only of what is committed, as it is committed, and not of what is over.
+ *   No        "taken" and "sold" only of what the store has, or had while memory could still trust
+ * it. Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
+ *   Memory    believes only what was committed, as it was committed, and not for long after it is
+ * past. Rest      when all is quiet every hold that is over has been ended, and nothing is parked.
+ */
+#include "oracle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "node.h"
+#include "sim.h"
+
+#define REQUESTS_MAX 100000
+#define CLOCK_US     (20 * MS) /* by so much a node's clock may be wrong about an end */
+#define HANDLING_US                                                                                \
+    (150 * MS) /* from the answer of COMMIT until memory has it (Redis comes first) */
+#define HEARTBEAT_US (3200 * MS) /* trust alone rests on a read at most 2 s old, and a late turn   \
+                                  */
+
+/* What came of the requests, by the number in their id ("q17"). */
+static struct {
+    bool committed, answered;
+    enum hf_status heard;
+} fates[REQUESTS_MAX];
+
+static int64_t rival_us = -1000 * S; /* when somebody else last changed anything */
+
+static int
+number_of(const char *request)
+{
+    int number = request[0] == 'q' ? atoi(request + 1) : 0;
+
+    hf_assert(number < REQUESTS_MAX);
+    return number;
+}
+
+void
+oracle_rival_was_here(void)
+{
+    rival_us = sim_now_us();
+}
+
+/* --- commits -----------------------------------------------------------------------------------
+ */
+
+void
+oracle_seat_changes(int seat, const struct seat_state *before, const struct seat_state *after)
+{
+    const char *id = store.seats[seat].id;
+    bool other = !uuid_equal(&before->hold, &after->hold);
+
+    if (after->version <= before->version)
+        violation("seat %s goes from v%d to v%d", id, (int)before->version, (int)after->version);
+    if (after->status != SEAT_HELD && after->status != SEAT_SOLD)
+        return;
+    if (before->status == SEAT_SOLD && other)
+        violation("seat %s was sold and is given to another hold", id);
+    if (before->status == SEAT_HELD && other && before->until_us > store_now() &&
+        strcmp(before->user, after->user) != 0)
+        violation("seat %s is held by %s for another %.3f s and goes to %s", id, before->user,
+                  (double)(before->until_us - store_now()) / 1e6, after->user);
+}
+
+/* Words that say that nothing was changed. */
+static bool
+denies(enum hf_status status)
+{
+    return status != HF_OK && status != HF_CREATED && status != HF_OUTCOME_UNKNOWN &&
+           status != HF_HOLD_EXPIRED;
+}
+
+void
+oracle_request_committed(const char *request)
+{
+    int number = number_of(request);
+
+    if (number > 0 && fates[number].answered && denies(fates[number].heard))
+        violation("%s was told %s, and commits now", request, status_code(fates[number].heard));
+    fates[number].committed = true;
+}
+
+/* --- what was true, and when --------------------------------------------------------------------
+ */
+
+/* Until when a node may believe the state at `at`: until it could know better. */
+static int64_t
+believable_until(const struct history *history, int at)
+{
+    if (at + 1 >= history->count)
+        return INT64_MAX;
+    const struct past *next = &history->pasts[at + 1];
+    int64_t lease_us = sim_config.hot_lease;
+
+    if (next->origin == BY_RIVAL || next->since_us - rival_us < HEARTBEAT_US)
+        return next->since_us + HEARTBEAT_US;
+    if (next->told_us == INT64_MAX)
+        return sim_now_us() - next->since_us < 3 * sim_config.request_timeout
+                   ? INT64_MAX
+                   : next->since_us + lease_us;
+    return next->told_us + HANDLING_US;
+}
+
+/* True in the store itself at some time since `from_us`. */
+static bool
+stood_since(const struct history *history, int at, int64_t from_us)
+{
+    return at + 1 >= history->count || history->pasts[at + 1].since_us >= from_us;
+}
+
+static bool
+keeps_out(const struct seat_state *state, struct slice user, int64_t then_us)
+{
+    if (state->status == SEAT_SOLD)
+        return true;
+    return state->status == SEAT_HELD && !slice_is(user, state->user) &&
+           state->until_us + CLOCK_US > then_us;
+}
+
+static void
+check_refused_seat(const struct op *op, const struct op_seat *seat)
+{
+    int at = store_find_seat(seat->id);
+    bool hot = op->tier == TIER_HOT;
+    int64_t now_us = sim_now_us(), asked_db_us = store_now() - (now_us - op->received.us);
+
+    if (seat->code != HF_SEAT_TAKEN && seat->code != HF_SEAT_SOLD)
+        return;
+    hf_assert(at >= 0);
+    const struct history *history = &store.histories[at];
+    for (int i = history->count - 1; i >= 0; i--) {
+        bool then = hot ? believable_until(history, i) >= op->received.us
+                        : stood_since(history, i, op->received.us);
+        if (then && keeps_out(&history->pasts[i].state, op->user, asked_db_us))
+            return;
+    }
+    violation("%s is refused seat %s (%s, from %s), which nobody has", op->request_id.ptr,
+              seat->id.ptr, status_code(seat->code), hot ? "memory" : "Postgres");
+}
+
+/* --- answers
+ * ---------------------------------------------------------------------------------------- */
+
+static bool
+was_granted(int seat, const struct hold_view *hold)
+{
+    const struct history *history = &store.histories[seat];
+
+    for (int i = 0; i < history->count; i++) {
+        const struct seat_state *state = &history->pasts[i].state;
+        if ((state->status == SEAT_HELD || state->status == SEAT_SOLD) &&
+            uuid_equal(&state->hold, &hold->hold_id) && slice_is(hold->user, state->user))
+            return true;
+    }
+    return false;
+}
+
+/* Each seat of a hold that is shown as active was committed, and is not over. */
+static void
+check_grant(const struct op *op, struct db_clock *clock)
+{
+    const struct hold_view *hold = op->hold;
+    struct db_time now = { 0 };
+    int64_t error_us = 0;
+
+    if (hold->status == HOLD_ACTIVE && hold->line_count == 0)
+        violation("%s: an active hold of nothing", op->request_id.ptr);
+    for (int i = 0; i < hold->line_count; i++) {
+        int seat = store_find_seat(hold->lines[i].seat);
+        if (seat < 0 || !was_granted(seat, hold))
+            violation("%s is told that it has seat %.*s, which was never committed",
+                      op->request_id.ptr, SLICE_ARG(hold->lines[i].seat));
+    }
+    bool grants = op->kind == OP_HOLD || op->kind == OP_EXTEND;
+    if (grants && !op->finished && hold->status == HOLD_ACTIVE &&
+        db_clock_read(clock, mono_now(), &now, &error_us) &&
+        hold->held_until.us + 2 * error_us + CLOCK_US < store_now())
+        violation("%s is granted a hold that is over", op->request_id.ptr);
+}
+
+static bool
+had_seat_since(int seat, struct slice user, int64_t from_us)
+{
+    const struct history *history = &store.histories[seat];
+
+    for (int i = history->count - 1; i >= 0; i--)
+        if (stood_since(history, i, from_us) && history->pasts[i].state.status == SEAT_HELD &&
+            slice_is(user, history->pasts[i].state.user))
+            return true;
+    return false;
+}
+
+static void
+check_yes(const struct op *op, struct db_clock *clock)
+{
+    int number = number_of(op->request_id.ptr);
+
+    check_grant(op, clock);
+    bool nothing_to_do = op->same || (op->kind == OP_PATCH && op->drop_count == 0);
+    if (!fates[number].committed && (op->status == HF_CREATED || !nothing_to_do))
+        violation("%s hears %s, and nothing was committed for it", op->request_id.ptr,
+                  status_code(op->status));
+    for (int i = 0; op->kind == OP_HOLD && i < op->seat_count; i++)
+        if (!had_seat_since(store_find_seat(op->seats[i].id), op->user, op->received.us))
+            violation("%s hears %s, and seat %s is not the user's", op->request_id.ptr,
+                      status_code(op->status), op->seats[i].id.ptr);
+}
+
+/* What this request committed is still there. */
+static bool
+still_stands(const struct op *op)
+{
+    for (int i = 0; i < store.seat_count; i++) {
+        const struct seat_state *state = &store.seats[i].is;
+        if (state->status == SEAT_HELD && uuid_equal(&state->hold, &op->hold_id) &&
+            state->until_us > store_now())
+            return true;
+    }
+    return false;
+}
+
+static void
+check_no(const struct op *op)
+{
+    int number = number_of(op->request_id.ptr);
+    bool ours = op->status == HF_STORE_UNAVAILABLE || op->status == HF_OVERLOADED ||
+                op->status == HF_SEAT_CONTENDED || op->status == HF_INTERNAL;
+
+    if (fates[number].committed && denies(op->status) &&
+        (ours || op->kind != OP_HOLD || still_stands(op)))
+        violation("%s (kind %d) committed, and is told %s", op->request_id.ptr, (int)op->kind,
+                  status_code(op->status));
+    if (op->kind == OP_HOLD)
+        for (int i = 0; i < op->seat_count; i++)
+            check_refused_seat(op, &op->seats[i]);
+}
+
+void
+oracle_answer(const struct op *op, struct db_clock *clock)
+{
+    int number = number_of(op->request_id.ptr);
+
+    if (op->status == HF_OK || op->status == HF_CREATED)
+        check_yes(op, clock);
+    else if (op->status != HF_OUTCOME_UNKNOWN)
+        check_no(op);
+    fates[number].answered = true;
+    fates[number].heard = op->status;
+}
+
+/* --- memory
+ * -------------------------------------------------------------------------------------------- */
+
+static bool
+same_state(const struct seat_view *view, const struct seat_state *state)
+{
+    bool has_hold = state->status == SEAT_HELD || state->status == SEAT_SOLD;
+
+    if (view->status != state->status || view->held_until.us != state->until_us)
+        return false;
+    if (!has_hold)
+        return true;
+    return uuid_equal(&view->hold_id, &state->hold) &&
+           view->user_hash == hash_seeded(state->user, strlen(state->user));
+}
+
+static void
+check_belief(int seat, const struct seat_view *view)
+{
+    const struct history *history = &store.histories[seat];
+    const char *id = store.seats[seat].id;
+    int at = history->count - 1;
+
+    while (at >= 0 && history->pasts[at].state.version != view->version)
+        at--;
+    if (at < 0)
+        violation("memory believes v%d of seat %s, which was never committed", (int)view->version,
+                  id);
+    if (!same_state(view, &history->pasts[at].state))
+        violation("memory has v%d of seat %s otherwise than the store", (int)view->version, id);
+    if (believable_until(history, at) < sim_now_us())
+        violation("memory still trusts v%d of seat %s, %.3f s after it became v%d",
+                  (int)view->version, id,
+                  (double)(sim_now_us() - history->pasts[at + 1].since_us) / 1e6,
+                  (int)history->pasts[at + 1].state.version);
+}
+
+void
+oracle_memory(struct node *node)
+{
+    struct db_time now;
+    int64_t error_us;
+
+    if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
+        return;
+    for (int i = 0; i < store.seat_count; i++) {
+        struct seat_key key = { SLICE_LITERAL(ORG), SLICE_LITERAL(EVENT),
+                                slice_of(store.seats[i].id) };
+        struct seat_view view;
+        if (hot_table_refuses(node->hot, &key, 1, now, error_us, mono_now(), &view) ||
+            hot_table_read(node->hot, &key, now, error_us, mono_now(), &view))
+            check_belief(i, &view);
+    }
+}
+
+/* --- rest
+ * ---------------------------------------------------------------------------------------------- */
+
+void
+oracle_quiet(struct node *node, int64_t late_us)
+{
+    struct hot_numbers numbers;
+
+    hot_table_validate(node->hot);
+    hot_table_numbers(node->hot, &numbers);
+    if (numbers.claims != 0 || numbers.parked != 0)
+        violation("nobody asks for anything, and there are %d claims and %d parked requests",
+                  (int)numbers.claims, (int)numbers.parked);
+    for (const struct line_row *line = store.lines; line != NULL; line = line->next_line)
+        if (line->is.exists && line->is.status == HOLD_ACTIVE &&
+            line->is.until_us + late_us < store_now())
+            violation("a hold of %s on seat %s is over for %.3f s and was not ended", line->is.user,
+                      store.seats[line->seat].id, (double)(store_now() - line->is.until_us) / 1e6);
+}

@@ -1,0 +1,374 @@
+/*
+ * simulation.c - runs seeds, each in a process of its own, and tells which of them found something.
+ *
+ *   holdfast_simulation [--seeds N] [--from SEED] [--jobs N] [--minutes M] [--digests]
+ *   holdfast_simulation --seed S [--trace]
+ *   holdfast_simulation --repeatable N      each of N seeds gives the same digest twice
+ *
+ * Exit status: 0, 1 (a seed found a violation; it was printed with the last of its trace), 2
+ * (usage).
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients.h"
+#include "faults.h"
+#include "holdfast/log.h"
+#include "node.h"
+#include "oracle.h"
+#include "sim.h"
+#include "store.h"
+
+#define JOBS_MAX        16
+#define REAL_LIMIT_S    120 /* a seed that takes longer than this hangs */
+#define LOOK_US         (37 * MS)
+#define START_LIMIT_US  (60 * S)
+#define CALM_LATE_US    (600 * MS)
+#define REAPER_SPARE_US (2500 * MS)
+
+/* --- one seed ----------------------------------------------------------------------------------
+ */
+
+static bool calm, ending;
+static int64_t busy_us;
+
+static void
+draw_store(void)
+{
+    store.seat_count = (int)chance_between(3, SEATS_MAX);
+    store.identity = 1;
+    store.event_version = 1;
+    store.event_status = EVENT_ON_SALE;
+    store.clock_offset_us = chance_between(-3600 * S, 3600 * S);
+    store.clock_drift_ppm = chance_between(-60, 60);
+    store.policy = (struct policy){ .hold_ttl_s = (int32_t)chance_between(1, 4),
+                                    .extend_by_s = (int32_t)chance_between(1, 3),
+                                    .max_hold_s = (int32_t)chance_between(4, 8),
+                                    .max_seats_per_hold = (int32_t)chance_between(2, 3),
+                                    .max_seats_per_user = chance_one_in(4) ? 3 : 0,
+                                    .one_hold_per_user = chance_one_in(6) };
+    for (int i = 0; i < store.seat_count; i++) {
+        struct seat_row *row = &store.seats[i];
+        snprintf(row->id, sizeof(row->id), "A%d", i + 1);
+        row->is.version = 1;
+        store.histories[i].pasts = calloc(1, sizeof(struct past));
+        store.histories[i].pasts[0] = (struct past){ .state = row->is };
+        store.histories[i].count = store.histories[i].capacity = 1;
+    }
+}
+
+/* Keeps the node up: starts it again some time after it ended. */
+static void *
+supervise(void *argument)
+{
+    (void)argument;
+    for (;;) {
+        fiber_sleep(chance_between(20 * MS, 400 * MS));
+        if (sim_node.phase == NODE_FAILED)
+            node_crash();
+        if (sim_node.phase == NODE_DOWN && !ending)
+            node_start();
+    }
+    return NULL;
+}
+
+static void *
+inspect(void *argument)
+{
+    (void)argument;
+    for (;;) {
+        fiber_sleep(chance_below(2 * LOOK_US));
+        if (sim_node.phase == NODE_UP)
+            oracle_memory(&sim_node.node);
+    }
+    return NULL;
+}
+
+static void
+await_node(void)
+{
+    int64_t end_us = sim_now_us() + START_LIMIT_US;
+
+    while (sim_node.phase != NODE_UP) {
+        if (sim_now_us() > end_us)
+            violation("the node does not come up");
+        fiber_sleep(10 * MS);
+    }
+}
+
+/* As long as a hold may live and its end may be late. */
+static int64_t
+late_us(void)
+{
+    return calm ? CALM_LATE_US : sim_config.reaper_interval_ms * MS + REAPER_SPARE_US;
+}
+
+static void
+come_to_rest(void)
+{
+    clients_stop();
+    while (clients_alive() > 0)
+        fiber_sleep(10 * MS);
+    await_node();
+    fiber_sleep(store.policy.max_hold_s * S + late_us());
+    await_node();
+    oracle_quiet(&sim_node.node, late_us());
+    clients_take_all();
+    if (sim_node.node.tier != NULL &&
+        breaker_state(warm_tier_breaker(sim_node.node.tier)) == BREAKER_OPEN)
+        violation("the breaker stays open");
+    ending = true;
+    node_drain();
+    int64_t end_us = sim_now_us() + 10 * S;
+    while (sim_node.phase != NODE_DOWN) {
+        if (sim_now_us() > end_us)
+            violation("the node does not end");
+        fiber_sleep(10 * MS);
+    }
+}
+
+static void *
+story(void *argument)
+{
+    (void)argument;
+    node_start();
+    await_node();
+    fiber_start("supervisor", GROUP_WORLD, 0, supervise, NULL);
+    fiber_start("inspector", GROUP_WORLD, 0, inspect, NULL);
+    chaos_start();
+    clients_start((int)chance_between(2, 8));
+    fiber_sleep(busy_us);
+    faults_end();
+    come_to_rest();
+    fibers_stop();
+    return NULL;
+}
+
+struct result {
+    uint64_t digest;
+    struct client_counts counts;
+};
+
+static struct result
+play(uint64_t seed, bool aloud)
+{
+    chance_seed(seed);
+    trace_start(seed, aloud);
+    log_init((enum log_level)(LOG_ERROR + 1), "n1"); /* the trace tells */
+    alarm(REAL_LIMIT_S);
+    calm = chance_one_in(8);
+    busy_us = chance_between(4, 12) * S;
+    faults_draw(calm);
+    draw_store();
+    sim_node.warm = !chance_one_in(4);
+    node_configure(calm);
+    trace("seed %" PRIu64 "%s: %d seats, ttl %d s, a user may have %d%s, %d workers", seed,
+          calm ? " (calm)" : "", store.seat_count, (int)store.policy.hold_ttl_s,
+          (int)store.policy.max_seats_per_user,
+          store.policy.one_hold_per_user ? " in one hold" : "", (int)sim_config.workers);
+    fiber_start("story", GROUP_WORLD, 0, story, NULL);
+    fibers_run();
+    return (struct result){ trace_digest(), client_counts };
+}
+
+/* --- many seeds --------------------------------------------------------------------------------
+ */
+
+struct job {
+    pid_t pid; /* 0: none */
+    int pipe;
+    uint64_t seed;
+};
+
+static struct options {
+    uint64_t seeds, from, seed, repeatable;
+    int64_t minutes;
+    int jobs;
+    bool one, aloud, digests;
+} options = { .seeds = 1000, .from = 1, .jobs = 2 };
+
+static struct client_counts sum;
+static uint64_t played, failed;
+
+static struct job
+job_start(uint64_t seed)
+{
+    int ends[2];
+
+    hf_must(pipe(ends));
+    fflush(stdout);
+    pid_t pid = fork();
+    hf_assert(pid >= 0);
+    if (pid == 0) {
+        struct result result = play(seed, false);
+        bool told = write(ends[1], &result, sizeof(result)) == (ssize_t)sizeof(result);
+        _exit(told ? 0 : 1);
+    }
+    close(ends[1]);
+    return (struct job){ pid, ends[0], seed };
+}
+
+static void
+add_up(const struct client_counts *counts)
+{
+    const uint64_t *from = (const uint64_t *)counts;
+    uint64_t *to = (uint64_t *)&sum;
+
+    for (size_t i = 0; i < sizeof(sum) / sizeof(*to); i++)
+        to[i] += from[i];
+}
+
+/* True: it found nothing. */
+static bool
+job_end(struct job *job, struct result *result)
+{
+    int status;
+
+    bool told = read(job->pipe, result, sizeof(*result)) == (ssize_t)sizeof(*result);
+    close(job->pipe);
+    while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    job->pid = 0;
+    played++;
+    if (!told || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        failed++;
+        fprintf(stderr, "seed %" PRIu64 " failed\n", job->seed);
+        return false;
+    }
+    add_up(&result->counts);
+    if (options.digests)
+        printf("%" PRIu64 " %016" PRIx64 "\n", job->seed, result->digest);
+    return true;
+}
+
+/* Seeds in their order, `jobs` at a time; the first that fails ends it. */
+static bool
+play_many(time_t end)
+{
+    struct job jobs[JOBS_MAX] = { { 0 } };
+    struct result result;
+    bool good = true;
+
+    for (uint64_t i = 0; good && i < options.seeds && (end == 0 || time(NULL) < end); i++) {
+        struct job *job = &jobs[i % (uint64_t)options.jobs];
+        if (job->pid != 0)
+            good = job_end(job, &result);
+        *job = job_start(options.from + i);
+    }
+    for (int i = 0; i < options.jobs; i++)
+        if (jobs[i].pid != 0)
+            good = job_end(&jobs[i], &result) && good;
+    return good;
+}
+
+static bool
+play_twice(uint64_t seed)
+{
+    struct result first = { 0 }, second = { 0 };
+    struct job one = job_start(seed), other = job_start(seed);
+    bool good = job_end(&one, &first);
+
+    good = job_end(&other, &second) && good;
+    if (good && first.digest != second.digest) {
+        fprintf(stderr, "seed %" PRIu64 " went two ways: %016" PRIx64 " and %016" PRIx64 "\n", seed,
+                first.digest, second.digest);
+        return false;
+    }
+    return good;
+}
+
+static void
+say_sum(double seconds)
+{
+    printf("%" PRIu64 " seeds in %.1f s, %" PRIu64 " failed; %" PRIu64 " requests: %" PRIu64
+           " created, %" PRIu64 " done, %" PRIu64 " refused from memory, %" PRIu64
+           " refused, %" PRIu64 " unavailable, %" PRIu64 " outcome unknown, %" PRIu64
+           " lost with a node\n",
+           played, seconds, failed, sum.asked, sum.created, sum.done, sum.refused_hot, sum.refused,
+           sum.unavailable, sum.unknown, sum.lost);
+}
+
+/* --- the command line ----------------------------------------------------------------------------
+ */
+
+static int
+usage(void)
+{
+    fprintf(stderr, "usage: holdfast_simulation [--seeds N] [--from SEED] [--jobs N] [--minutes M] "
+                    "[--digests]\n"
+                    "       holdfast_simulation --seed S [--trace]\n"
+                    "       holdfast_simulation --repeatable N\n");
+    return 2;
+}
+
+static bool
+take_option(const char *name, const char *value)
+{
+    uint64_t number = value != NULL ? strtoull(value, NULL, 10) : 0;
+
+    if (value == NULL)
+        return false;
+    if (strcmp(name, "--seeds") == 0)
+        options.seeds = number;
+    else if (strcmp(name, "--from") == 0)
+        options.from = number;
+    else if (strcmp(name, "--seed") == 0)
+        options.seed = number, options.one = true;
+    else if (strcmp(name, "--repeatable") == 0)
+        options.repeatable = number;
+    else if (strcmp(name, "--minutes") == 0)
+        options.minutes = (int64_t)number, options.seeds = UINT64_MAX;
+    else if (strcmp(name, "--jobs") == 0 && number > 0 && number <= JOBS_MAX)
+        options.jobs = (int)number;
+    else
+        return false;
+    return true;
+}
+
+static bool
+take_options(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--trace") == 0)
+            options.aloud = true;
+        else if (strcmp(argv[i], "--digests") == 0)
+            options.digests = true;
+        else if (!take_option(argv[i], argv[i + 1]))
+            return false;
+        else
+            i++;
+    }
+    return true;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct timespec began, ended;
+    bool good = true;
+
+    if (!take_options(argc, argv))
+        return usage();
+    if (options.one) {
+        struct result result = play(options.seed, options.aloud);
+        printf("seed %" PRIu64 ": nothing found, digest %016" PRIx64 "\n", options.seed,
+               result.digest);
+        fflush(stdout);
+        _exit(0); /* what killed nodes left in memory is nobody's leak */
+    }
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    if (options.repeatable > 0) {
+        for (uint64_t i = 0; good && i < options.repeatable; i++)
+            good = play_twice(options.from + i);
+    } else {
+        good = play_many(options.minutes > 0 ? time(NULL) + 60 * options.minutes : 0);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    say_sum((double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) / 1e9);
+    return good ? 0 : 1;
+}

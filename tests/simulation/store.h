@@ -1,0 +1,165 @@
+/*
+ * store.h - a small model of Postgres: rows, transactions, locks, a clock of its own.
+ *
+ * A statement happens at one instant; between two of them others may run. What a transaction wrote
+ * is seen by itself alone until it commits. Seat rows are locked without waiting (SKIP LOCKED),
+ * keys and batch ids with waiting, up to a timeout. One organization, one event, seats only: areas
+ * of general admission are not modelled.
+ */
+#ifndef HOLDFAST_SIM_STORE_H
+#define HOLDFAST_SIM_STORE_H
+
+#include "cells.h"
+#include "holdfast/events.h"
+#include "holdfast/hot_table.h"
+#include "holdfast/op.h"
+
+#define SEATS_MAX  12
+#define NAME_BYTES 24
+#define ORG        "o"
+#define EVENT      "e"
+
+struct seat_state {
+    enum seat_status status;
+    struct uuid hold;
+    char user[NAME_BYTES];
+    int64_t until_us; /* 0 unless held */
+    int64_t version;
+};
+
+struct tx; /* opaque */
+
+struct seat_row {
+    char id[NAME_BYTES];
+    struct seat_state is, next; /* committed; as its writer sees it */
+    struct tx *locker;          /* NULL: nobody */
+    bool written;               /* next counts, for the locker */
+};
+
+struct line_state {
+    bool exists;
+    char user[NAME_BYTES];
+    int64_t until_us;
+    enum hold_status status;
+    char reason[NAME_BYTES];
+    int64_t ended_us; /* 0: not yet */
+};
+
+/* One line of a hold: a row of seat_holds. */
+struct line_row {
+    struct line_row *next_line; /* of all lines, the newest first */
+    struct uuid hold;
+    int line, seat;
+    char cart[NAME_BYTES], source[NAME_BYTES];
+    int64_t born_us;
+    struct line_state is, next;
+    struct tx *writer;
+};
+
+struct key_row {
+    struct key_row *next_key;
+    char identity[200]; /* user, method, path, key */
+    char digest[65], type[40], body[400];
+    int status;
+    bool committed;
+    struct tx *writer;
+};
+
+/* Where a committed state came from. */
+enum origin { BY_NODE, BY_RIVAL };
+
+/* One committed state of a seat, kept for ever. */
+struct past {
+    struct seat_state state;
+    int64_t since_us; /* mono time of the commit */
+    int64_t told_us;  /* when its maker heard of it; INT64_MAX: not yet */
+    enum origin origin;
+    char request[NAME_BYTES]; /* which request did it */
+};
+
+struct history {
+    int count, capacity;
+    struct past *pasts;
+};
+
+struct store {
+    struct policy policy;
+    enum event_status event_status;
+    int64_t event_version;
+    int seat_count;
+    struct seat_row seats[SEATS_MAX];
+    struct history histories[SEATS_MAX];
+    struct line_row *lines;
+    struct key_row *keys;
+    int64_t clock_offset_us, clock_drift_ppm;
+    int64_t identity;      /* which server it is */
+    int64_t away_until_us; /* nobody reaches it before */
+};
+extern struct store store;
+
+int64_t store_now(void);              /* the database's clock */
+int store_find_seat(struct slice id); /* -1: there is none */
+
+/* --- transactions (store.c) ------------------------------------------------------------- */
+
+enum lock_kind { LOCK_IS_KEY, LOCK_IS_BATCH };
+
+struct tx *tx_begin(enum origin origin);
+/* Applies all of it, and tells the oracle. */
+void tx_commit(struct tx *tx);
+void tx_abort(struct tx *tx);
+/* A fail-over or restart: every transaction that has not committed is gone. */
+void store_abort_all(void);
+bool tx_is_over(const struct tx *tx);
+/* The node has heard that it committed. */
+void tx_was_told(struct tx *tx);
+
+/* Waits for the lock. False: timeout, or the transaction was ended meanwhile. */
+bool tx_lock_key(struct tx *tx, int64_t key, int64_t timeout_us);
+bool tx_try_key(struct tx *tx, int64_t key);
+
+enum batch_insert { BATCH_IN, BATCH_THERE, BATCH_TIMEOUT };
+/* Inserts a batch id; waits while another open transaction has it. */
+enum batch_insert tx_insert_batch(struct tx *tx, const struct uuid *id, bool is_mark,
+                                  int64_t timeout_us);
+/* The committed transaction that inserted this id as its own; NULL: it was a question's. */
+struct tx *store_batch_owner(const struct uuid *id);
+
+const struct seat_state *tx_sees_seat(const struct tx *tx, int seat);
+/* True: it is this transaction's now. */
+bool tx_lock_seat(struct tx *tx, int seat);
+struct seat_state *tx_write_seat(struct tx *tx, int seat, struct slice request);
+const struct line_state *tx_sees_line(const struct tx *tx, const struct line_row *line);
+/* NULL: another transaction has written it. */
+struct line_state *tx_write_line(struct tx *tx, struct line_row *line);
+struct line_row *tx_add_line(struct tx *tx);
+struct key_row *tx_add_key(struct tx *tx);
+bool tx_sees_key(const struct tx *tx, const struct key_row *key);
+void store_copy_name(char to[NAME_BYTES], struct slice from);
+
+/* --- statements (statements.c) ------------------------------------------------------------- */
+
+/* Runs one. NULL: it failed with *sqlstate. */
+struct pg_result *store_run(struct tx *tx, const struct call *call, const char **sqlstate);
+
+#define LINES_OF_HOLD_MAX 32
+
+/* For whoever changes rows beside the node. hold NULL: any. */
+struct line_row *store_active_line(const struct tx *tx, const struct uuid *hold, int seat);
+/* False: another transaction has written it. */
+bool store_close_line(struct tx *tx, struct line_row *line, enum hold_status status,
+                      const char *reason, int64_t now);
+/* In the order of their numbers. */
+int store_lines_of(const struct tx *tx, const struct uuid *hold,
+                   struct line_row *lines[LINES_OF_HOLD_MAX]);
+
+/* --- nodes (store.c): the table of living nodes ----------------------------------------------- */
+
+/* 0: another living node has this name. */
+int64_t nodes_join(const char *name, int64_t stood_still_us);
+/* False: the row has another incarnation. */
+bool nodes_beat(const char *name, int64_t incarnation, int64_t *others, int64_t *newest);
+void nodes_leave(const char *name, int64_t incarnation);
+int64_t nodes_heartbeat_of(const char *name); /* 0: no such row */
+
+#endif
