@@ -74,13 +74,17 @@ void warm_free(struct warm **warm);
 bool warm_is_on(const struct warm *warm);
 /* PINGs; only a reply proves health. */
 bool warm_ping(struct warm *warm);
+#define WARM_RUN_ID_BYTES 48 /* 40 hex digits today, and NUL */
+/* Which run of Redis answers. False: none, or it doesn't tell. */
+bool warm_run_id(struct warm *warm, char run_id[WARM_RUN_ID_BYTES]);
 
 /*
  * For the one thread that watches Redis, about once a second, with a connection of its own. Open:
  * probes when the pause is over. Half-open: takes the trial itself if no batch came for it. Closed:
  * asks whether this is still the Redis of before, and calls warm_tier_distrust if its run id is
  * another one (a restart, maybe with an old dump) or the mark is gone or not the one seen before (a
- * FLUSHALL): the nodes share the mark, who finds none sets it. True: Redis answered.
+ * FLUSHALL): the nodes share the mark, who finds none sets it. True: Redis answered, and may be
+ * used.
  */
 bool warm_watch(struct warm *warm);
 

@@ -180,9 +180,9 @@ struct warm_life {
 
 /* What the watcher knows of the Redis of before. */
 struct warm_watching {
-    char run_id[48];               /* "": not seen yet */
-    char mark[UUID_TEXT_BYTES];    /* "": not seen yet */
-    struct mono_time half_open_at; /* when its probe worked */
+    char run_id[WARM_RUN_ID_BYTES]; /* "": not seen yet */
+    char mark[UUID_TEXT_BYTES];     /* "": not seen yet */
+    struct mono_time half_open_at;  /* when its probe worked */
 };
 
 struct warm {

@@ -44,6 +44,20 @@ run_id_changed(struct warm_watching *watching, const redisReply *info)
     return changed;
 }
 
+bool
+warm_run_id(struct warm *warm, char run_id[WARM_RUN_ID_BYTES])
+{
+    if (!warm_ready(warm))
+        return false;
+    warm_begin(warm, 2, "INFO");
+    warm_word(&warm->command, SLICE_LITERAL("server"));
+    redisReply *info = warm_ask(warm);
+    bool told = info != NULL && read_run_id(info, run_id, WARM_RUN_ID_BYTES);
+    if (info != NULL)
+        freeReplyObject(info);
+    return told;
+}
+
 /* --- the mark ----------------------------------------------------------------------------------
  */
 
@@ -124,16 +138,15 @@ look(struct warm *warm)
 
 /* --- once a second --------------------------------------------------------------------------- */
 
-static bool
+static void
 probe(struct warm *warm)
 {
     struct breaker *breaker = warm_tier_breaker(warm->link.tier);
     if (!breaker_probe_is_due(breaker, mono_now()))
-        return false;
+        return;
     bool lives = warm_link_probe(&warm->link); /* it has read replies: the scripts' digests */
     warm->watching.half_open_at = mono_now();
     breaker_probed(breaker, warm->watching.half_open_at, lives);
-    return lives;
 }
 
 bool
@@ -143,10 +156,11 @@ warm_watch(struct warm *warm)
         return false;
     switch (breaker_state(warm_tier_breaker(warm->link.tier))) {
     case BREAKER_OPEN:
-        return probe(warm);
+        probe(warm);
+        return false;
     case BREAKER_HALF_OPEN:
         if (mono_now().us < warm->watching.half_open_at.us + OFFER_AFTER_US)
-            return true;
+            return false;
         break;
     case BREAKER_CLOSED:
         break;
