@@ -22,6 +22,7 @@
 #include "holdfast/api.h"
 #include "holdfast/desk.h"
 #include "holdfast/log.h"
+#include "holdfast/repair.h"
 #include "holdfast/thread.h"
 #include "holdfast/upkeep.h"
 
@@ -36,6 +37,7 @@ struct server {
     struct api *api;
     struct http_handler handler;
     struct upkeep *upkeep;
+    struct repair *repair;
     struct acceptor *acceptor;
     sigset_t signals; /* those that end us; blocked in every thread */
 };
@@ -315,7 +317,8 @@ start_threads(struct server *server)
     }
     if (!upkeep_warm_start(node))
         LOG_EVENT(LOG_WARN, "cold_start", log_text("hint", "memory fills by and by"));
-    return true;
+    server->repair = repair_start(node);
+    return server->repair != NULL || failed("repair");
 }
 
 static bool
@@ -400,6 +403,8 @@ stop_rooms(struct server *server, struct mono_time deadline)
     struct node *node = &server->node;
 
     close_front(server, deadline);
+    if (server->repair != NULL)
+        repair_stop(&server->repair);
     if (server->upkeep != NULL)
         upkeep_stop(&server->upkeep);
     if (node->desk != NULL)

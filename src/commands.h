@@ -39,6 +39,8 @@ int command_serve(const struct config *config, int argc, char **argv);
 int command_migrate(const struct config *config, int argc, char **argv);
 int command_import(const struct config *config, int argc, char **argv);
 int command_verify(const struct config *config, int argc, char **argv);
+int command_reconcile(const struct config *config, int argc, char **argv);
+int command_status(const struct config *config, int argc, char **argv);
 int command_token(const struct config *config, int argc, char **argv);
 int command_check_config(const struct config *config, int argc, char **argv);
 int command_version(const struct config *config, int argc, char **argv);

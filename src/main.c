@@ -27,6 +27,12 @@ static const struct command commands[] = {
       "type,price,x,y,attributes.\n" },
     { "verify", command_verify, "[--org ORG] [--event EVENT]",
       "replay the audit log and look for broken promises", "Exit status 1 when there is one.\n" },
+    { "reconcile", command_reconcile, "[--org ORG] [--event EVENT]",
+      "make Redis equal to Postgres: write what it lost, remove what is wrong",
+      "All events that are on sale or have seats held, unless one is named. It walks all of Redis\n"
+      "for each. Nodes may serve meanwhile. Exit status 1 when something couldn't be made equal.\n" },
+    { "status", command_status, "", "show the stores, the living nodes and the events on sale",
+      "Exit status 1 when Postgres can't be used.\n" },
     { "token", command_token, "--org ORG --user USER [--role ROLE] [--ttl 1h] [--kid KID]",
       "mint a bearer token with jwt_secret",
       "ROLE is user, agent, admin or service. KID chooses among kid:secret pairs (default: the "

@@ -3,17 +3,20 @@
  * drifted.
  *
  * One thread with a Postgres and a Redis connection of its own. Each second it watches Redis
- * (warm_watch: probes of the breaker, restarts, wipes); after a new generation it rebuilds the
- * events on sale, one after the other; and each minute it compares some events, contents and not
- * counts, mends what differs, and counts it.
+ * (warm_watch: probes of the breaker, restarts, wipes); after a distrust or a doubt it rebuilds the
+ * events that aren't trusted, those with held seats first; and each repair_interval it compares
+ * some events, contents and not counts, mends what differs, and counts it.
  *
- * How two stores that both move are compared without a lock: Redis is read first, then Postgres.
- * What Redis had and Postgres doesn't know any more is over for good (hold ids never come back), so
- * it may go, if it still reads as it was read. What Postgres has and Redis had not may be on its
- * way: it is looked at again a moment later, written, and Postgres is asked once more whether it
- * still stands; if not, the same begins anew for that seat.
+ * How two stores that both move are compared without a lock. A first look reads both; what is equal
+ * then is done with: what changes later is the engine's to tell Redis. What isn't is looked at
+ * again in rounds, Redis first, then Postgres. So what Redis has and Postgres doesn't know any more
+ * is over or was never true, and may go if it still reads as it was read; what Postgres has and
+ * Redis hasn't is written. What was mended stays for another round, so that what ended in between
+ * is found, until a round finds it equal. An event that is trusted is given a moment before the
+ * second look: the engine's own word may be on its way.
  *
  * Callers:  main (start, stop), api and commands (repair_event on their own connections).
+ * Memory:   an event of any size in portions of 1000 seats.
  */
 #ifndef HOLDFAST_REPAIR_H
 #define HOLDFAST_REPAIR_H
@@ -27,39 +30,59 @@
 
 struct repair; /* opaque */
 
-/* NULL: no memory or no thread. The node's tier, identity, clock and hot table must stand. */
+/* NULL: no memory or no thread. The node's tier, identity and clock must stand. Without a warm tier
+ * the thread does nothing. */
 struct repair *repair_start(struct node *node);
 void repair_stop(struct repair **repair);
 
 enum repair_mode {
-    REPAIR_LOOK,    /* compare only */
-    REPAIR_MEND,    /* compare and mend: held seats, and the keys of the event's seats */
-    REPAIR_THOROUGH /* as MEND, and orphans that no seat of Postgres explains (walks all of Redis)
-                     */
+    REPAIR_LOOK,    /* compares all that THOROUGH mends, and mends nothing */
+    REPAIR_MEND,    /* the keys of the event's seats, the members of seat_holds, metas of holds */
+    REPAIR_THOROUGH /* and keys of seats that Postgres never had (walks all of Redis) */
 };
 
 struct repair_report {
     int64_t db_count;    /* seats held in Postgres, not over */
-    int64_t redis_count; /* members of seat_holds */
-    int64_t differing;   /* keys and members that were missing, wrong or orphaned, twice in a row */
-    int64_t restored;    /* written */
-    int64_t removed;     /* taken away */
+    int64_t redis_count; /* members of seat_holds; -1: not known */
+    int64_t differing;   /* seats and members that were wrong at the second look too */
+    int64_t restored;    /* held seats whose key, member or meta was written */
+    int64_t removed;     /* keys and members that were taken away */
     int64_t duration_us;
+    bool equal; /* in the end nothing differed */
 };
 
 /*
  * Compares one event's warm tier with Postgres. HF_OK; HF_EVENT_NOT_FOUND; HF_STORE_UNAVAILABLE:
  * Postgres failed; HF_OVERLOADED: Redis failed or the deadline passed (what was mended stays so).
- * A whole MEND or THOROUGH makes the event trusted (warm_tier_rebuilt). `pg` must be ready.
+ * An event that ends equal is trusted from then on; one that doesn't is not. `pg` must be ready.
  */
 HF_MUST_CHECK enum hf_status repair_event(struct node *node, struct pg *pg, struct warm *warm,
                                           struct slice org, struct slice event,
                                           enum repair_mode mode, struct mono_time deadline,
                                           struct repair_report *report);
 
-/* True if what the hot table believes of the event's held seats is what Postgres says (of those
- * that it believes anything of). *hot_count: held entries. False also when Postgres failed. */
-bool repair_hot_agrees(struct node *node, struct pg *pg, struct slice org, struct slice event,
-                       struct mono_time deadline, int64_t *hot_count);
+/*
+ * Whether the hot table has of the event's seats what Postgres says, of those that it believes
+ * anything of. *hot_count: seats that it has as held. Statuses as above.
+ */
+HF_MUST_CHECK enum hf_status repair_hot_agrees(struct node *node, struct pg *pg, struct slice org,
+                                               struct slice event, struct mono_time deadline,
+                                               int64_t *hot_count, bool *agrees);
+
+/* --- the events that the warm tier should know --------------------------------- */
+
+/* Where a walk over events stands; zeroed: at its begin. */
+struct repair_cursor {
+    char org[ID_BYTES_MAX + 1];
+    char event[ID_BYTES_MAX + 1];
+};
+
+/*
+ * The next page of events that are on sale or have seats held, in order of their keys: columns org,
+ * event. `org` and `event`: only this one ('': all); an event that is named counts in any case.
+ * NULL: Postgres failed. No rows: that was all.
+ */
+struct pg_result *repair_next_events(struct pg *pg, struct slice org, struct slice event,
+                                     struct repair_cursor *cursor, struct mono_time deadline);
 
 #endif

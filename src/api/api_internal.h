@@ -238,6 +238,9 @@ api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, h
 api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
     seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
 
+/* registry.c */
+api_handler registry_get, registry_reconcile;
+
 /* abuse.c */
 api_handler abuse_recent_get, abuse_unblock_post;
 

@@ -1,0 +1,218 @@
+/*
+ * registry.c - GET /api/admin/registry/{event}: whether the three tiers agree about an event.
+ *              POST .../reconcile: makes Redis equal to Postgres at once.
+ *
+ * Contents are compared, not counts. Memory is this node's, and of it what it may act upon.
+ */
+#include "api_internal.h"
+#include "holdfast/json.h"
+#include "holdfast/log.h"
+#include "holdfast/repair.h"
+
+#define RECONCILE_TIME_US (60 * (int64_t)TIME_US_PER_S) /* it walks all of Redis */
+#define AWAY              "Redis is off or can't be reached; nothing was changed."
+
+/* --- what the tiers have --------------------------------------------------------------- */
+
+struct registry {
+    int64_t db_count, hot_count, redis_count;
+    bool hot_agrees;
+    bool redis_is_used;
+    struct repair_report redis;
+};
+
+/* Columns of warm_event. */
+enum { EVENT_EXISTS, EVENT_HELD };
+
+static enum hf_status
+read_event(struct api_call *call, struct desk_tools *tools, int64_t *held)
+{
+    struct pg_params params;
+    struct pg_result *rows = NULL;
+
+    pg_params_init(&params);
+    pg_param_text(&params, call_org(call));
+    pg_param_text(&params, call->event);
+    enum hf_status status =
+        call_outcome(call, call_read(call, tools, STATEMENT_WARM_EVENT, &params, &rows), tools->pg);
+    if (status == HF_OK && !pg_get_bool(rows, 0, EVENT_EXISTS))
+        status = HF_EVENT_NOT_FOUND;
+    if (status == HF_OK)
+        *held = pg_get_int(rows, 0, EVENT_HELD);
+    pg_result_free(&rows);
+    return status;
+}
+
+static bool
+redis_may_be_used(const struct node *node)
+{
+    return warm_tier_is_on(node->tier) &&
+           breaker_state(warm_tier_breaker(node->tier)) == BREAKER_CLOSED;
+}
+
+/* A Redis that fails is told as such; Postgres is what the answer can't do without. */
+static enum hf_status
+look_at_redis(struct api_call *call, struct desk_tools *tools, struct registry *registry)
+{
+    enum hf_status status = HF_OK;
+
+    registry->redis_is_used = redis_may_be_used(tools->node);
+    if (registry->redis_is_used)
+        status = repair_event(tools->node, tools->pg, tools->warm, call_org(call), call->event,
+                              REPAIR_LOOK, call->deadline, &registry->redis);
+    if (status != HF_OVERLOADED || mono_now().us >= call->deadline.us)
+        return status;
+    registry->redis_is_used = false;
+    return HF_OK;
+}
+
+static enum hf_status
+look_at_tiers(struct api_call *call, struct desk_tools *tools, struct registry *registry)
+{
+    enum hf_status status = read_event(call, tools, &registry->db_count);
+
+    if (status == HF_OK)
+        status = look_at_redis(call, tools, registry);
+    if (status == HF_OK)
+        status = repair_hot_agrees(tools->node, tools->pg, call_org(call), call->event,
+                                   call->deadline, &registry->hot_count, &registry->hot_agrees);
+    return status;
+}
+
+/* --- the answer ---------------------------------------------------------------------------- */
+
+/* Columns of the report. */
+enum { NODE_ID, INCARNATION, ADDRESS, HEARTBEAT_AGE_MS };
+
+static void
+write_nodes(struct json_writer *w, const struct pg_result *rows, const char *self)
+{
+    json_name(w, "nodes");
+    json_array_begin(w);
+    for (int row = 0; row < pg_rows(rows); row++) {
+        json_object_begin(w);
+        json_field_text(w, "node_id", pg_get_text(rows, row, NODE_ID));
+        json_field_int(w, "incarnation", pg_get_int(rows, row, INCARNATION));
+        json_field_text(w, "address", pg_get_text(rows, row, ADDRESS));
+        json_field_int(w, "heartbeat_age_ms", pg_get_int(rows, row, HEARTBEAT_AGE_MS));
+        json_field_bool(w, "self", slice_is(pg_get_text(rows, row, NODE_ID), self));
+        json_object_end(w);
+    }
+    json_array_end(w);
+}
+
+static void
+write_verdict(struct json_writer *w, const struct registry *registry)
+{
+    bool equal = registry->hot_agrees && registry->redis_is_used && registry->redis.equal;
+    const char *status = equal ? "ok" : registry->redis_is_used ? "stale" : "degraded";
+    const char *message = "Memory, Redis and Postgres agree.";
+
+    if (!registry->redis_is_used)
+        message = "Redis is off or can't be reached; Postgres and memory do without it.";
+    else if (!registry->redis.equal)
+        message = "Redis differs from Postgres; it is repaired in time, at once by reconcile.";
+    else if (!registry->hot_agrees)
+        message = "This node's memory differs from Postgres.";
+    json_field_bool(w, "consistent", equal);
+    json_field_text(w, "status", slice_of(status));
+    json_field_text(w, "message", slice_of(message));
+}
+
+static void
+write_registry(struct buf *body, const struct registry *registry, const struct pg_result *nodes,
+               const char *self)
+{
+    struct json_writer w;
+
+    json_writer_init(&w, body);
+    json_object_begin(&w);
+    json_field_int(&w, "hot_count", registry->hot_count);
+    json_name(&w, "redis_count");
+    if (registry->redis_is_used && registry->redis.redis_count >= 0)
+        json_int(&w, registry->redis.redis_count);
+    else
+        json_null(&w);
+    json_field_int(&w, "db_count", registry->db_count);
+    write_verdict(&w, registry);
+    write_nodes(&w, nodes, self);
+    json_object_end(&w);
+}
+
+static void
+registry_run(struct api_call *call, struct desk_tools *tools)
+{
+    struct registry registry = { 0 };
+    struct pg_result *nodes = NULL;
+    struct buf body = { 0 };
+    enum hf_status status = look_at_tiers(call, tools, &registry);
+
+    if (status == HF_OK)
+        status = call_outcome(
+            call,
+            pg_run_text(tools->pg, pg_report_text(REPORT_NODES), 0, NULL, call->deadline, &nodes),
+            tools->pg);
+    if (status == HF_OK) {
+        write_registry(&body, &registry, nodes, tools->node->id);
+        respond_json(call, 200, &body);
+    } else {
+        respond_refusal(call, status, NULL);
+    }
+    pg_result_free(&nodes);
+}
+
+void
+registry_get(struct api *api, struct api_call *call)
+{
+    (void)api;
+    call_on_desk(call, registry_run);
+}
+
+/* --- reconcile ------------------------------------------------------------------------------- */
+
+static void
+respond_reconciled(struct api_call *call, const struct repair_report *report)
+{
+    struct buf body = { 0 };
+    struct json_writer w;
+
+    LOG_EVENT(LOG_INFO, "reconciled", log_text("org", call->claims.org),
+              log_slice("event_id", call->event), log_text("user", call->claims.user),
+              log_text("request_id", call->exchange->request.request_id),
+              log_int("restored", report->restored), log_int("removed", report->removed));
+    json_writer_init(&w, &body);
+    json_object_begin(&w);
+    json_field_int(&w, "restored", report->restored);
+    json_field_int(&w, "removed", report->removed);
+    json_field_int(&w, "duration_ms", report->duration_us / TIME_US_PER_MS);
+    json_object_end(&w);
+    respond_json(call, 200, &body);
+}
+
+static void
+reconcile_run(struct api_call *call, struct desk_tools *tools)
+{
+    struct mono_time deadline = { mono_now().us + RECONCILE_TIME_US };
+    struct repair_report report = { 0 };
+    int64_t held;
+    enum hf_status status = read_event(call, tools, &held);
+
+    if (status == HF_OK && !warm_tier_is_on(tools->node->tier))
+        status = HF_OVERLOADED;
+    else if (status == HF_OK)
+        status = repair_event(tools->node, tools->pg, tools->warm, call_org(call), call->event,
+                              REPAIR_THOROUGH, deadline, &report);
+    if (status == HF_OK)
+        respond_reconciled(call, &report);
+    else if (status == HF_OVERLOADED && mono_now().us < deadline.us)
+        respond_refusal(call, HF_STORE_UNAVAILABLE, AWAY);
+    else
+        respond_refusal(call, status, NULL);
+}
+
+void
+registry_reconcile(struct api *api, struct api_call *call)
+{
+    (void)api;
+    call_on_desk(call, reconcile_run);
+}

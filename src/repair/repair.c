@@ -1,0 +1,300 @@
+/*
+ * repair.c - the thread: watches Redis, rebuilds what isn't trusted, compares a sample.
+ *
+ * Redis or Postgres being away is normal life: what could not be done is done when they are back.
+ * An event that was rebuilt is trusted and is not rebuilt again, so a pass that broke off goes on
+ * where it was.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "holdfast/log.h"
+#include "holdfast/metrics.h"
+#include "holdfast/thread.h"
+#include "repair_internal.h"
+
+#define WATCH_US      (1 * (int64_t)TIME_US_PER_S)
+#define STEP_US       (20 * TIME_US_PER_MS)
+#define EVENT_US      (60 * (int64_t)TIME_US_PER_S) /* far more than the largest event takes */
+#define STATEMENT_US  (2 * (int64_t)TIME_US_PER_S)
+#define COMPARE_SHARE 5 /* comparing takes one part in so many of the time */
+#define EVENTS_PAGE   100
+#define STACK_BYTES   (256 * 1024)
+
+struct repair {
+    struct node *node;
+    struct pg *pg;
+    struct warm *warm;
+    struct thread thread;
+    _Atomic bool stopping;
+
+    /* the thread's own */
+    uint64_t doubts; /* as many had been when all events were last trusted */
+    struct mono_time watch_due, compare_due;
+    struct repair_cursor sample; /* how far comparing has come */
+};
+
+static bool
+is_stopping(struct repair *repair)
+{
+    return atomic_load_explicit(&repair->stopping, memory_order_relaxed);
+}
+
+/* --- one event --------------------------------------------------------------------------- */
+
+static void
+count_report(const struct repair_report *report, bool was_trusted)
+{
+    metric_add(was_trusted ? METRIC_REPAIR_COMPARED_TOTAL : METRIC_REPAIR_REBUILT_TOTAL, 1);
+    metric_add(METRIC_REPAIR_RESTORED_TOTAL, (uint64_t)report->restored);
+    metric_add(METRIC_REPAIR_REMOVED_TOTAL, (uint64_t)report->removed);
+    if (was_trusted)
+        metric_add(METRIC_REPAIR_DRIFT_TOTAL, (uint64_t)report->differing);
+    metric_observe(METRIC_REPAIR_SECONDS, (uint64_t)report->duration_us);
+}
+
+static void
+log_report(const struct comparison *c)
+{
+    const struct repair_report *report = c->report;
+
+    if (report->restored == 0 && report->removed == 0 && c->left == 0)
+        return;
+    LOG_EVENT(c->trusted || c->left > 0 ? LOG_WARN : LOG_INFO,
+              c->trusted ? "warm_tier_drifted" : "warm_tier_rebuilt", log_slice("org", c->org),
+              log_slice("event_id", c->event), log_int("differing", report->differing),
+              log_int("restored", report->restored), log_int("removed", report->removed),
+              log_int("left", c->left), log_int("us", report->duration_us));
+}
+
+/* False: a store is away, or it is to stop; the others have to wait. */
+static bool
+mend_event(struct repair *repair, struct slice org, struct slice event)
+{
+    struct repair_report report;
+    struct comparison c = { .node = repair->node,
+                            .pg = repair->pg,
+                            .warm = repair->warm,
+                            .org = org,
+                            .event = event,
+                            .mode = REPAIR_MEND,
+                            .deadline = { mono_now().us + EVENT_US },
+                            .stopping = &repair->stopping,
+                            .report = &report };
+
+    if (is_stopping(repair) || !pg_ready(repair->pg))
+        return false;
+    enum hf_status status = compare_event(&c);
+    if (status == HF_EVENT_NOT_FOUND)
+        return true;
+    count_report(&report, c.trusted);
+    log_report(&c);
+    return status == HF_OK;
+}
+
+/* --- which events -------------------------------------------------------------------------- */
+
+static void
+cursor_set(struct repair_cursor *cursor, struct slice org, struct slice event)
+{
+    snprintf(cursor->org, sizeof(cursor->org), "%.*s", SLICE_ARG(org));
+    snprintf(cursor->event, sizeof(cursor->event), "%.*s", SLICE_ARG(event));
+}
+
+struct pg_result *
+repair_next_events(struct pg *pg, struct slice org, struct slice event,
+                   struct repair_cursor *cursor, struct mono_time deadline)
+{
+    struct pg_params params;
+    struct pg_result *rows = NULL;
+
+    pg_params_init(&params);
+    pg_param_text(&params, org);
+    pg_param_text(&params, event);
+    pg_param_text(&params, slice_of(cursor->org));
+    pg_param_text(&params, slice_of(cursor->event));
+    pg_param_int4(&params, EVENTS_PAGE);
+    if (pg_run(pg, STATEMENT_WARM_EVENTS, &params, deadline, &rows) != PG_DONE)
+        return NULL;
+    int last = pg_rows(rows) - 1;
+    if (last >= 0)
+        cursor_set(cursor, pg_get_text(rows, last, 0), pg_get_text(rows, last, 1));
+    return rows;
+}
+
+static struct mono_time
+statement_deadline(void)
+{
+    return (struct mono_time){ mono_now().us + STATEMENT_US };
+}
+
+/* --- after a distrust or a doubt -------------------------------------------------------------- */
+
+/* Those of the rows that aren't trusted. */
+static bool
+rebuild_rows(struct repair *repair, const struct pg_result *rows)
+{
+    bool going = true;
+
+    for (int row = 0; going && row < pg_rows(rows); row++) {
+        struct slice org = pg_get_text(rows, row, 0), event = pg_get_text(rows, row, 1);
+        if (!warm_tier_trusts(repair->node->tier, org, event))
+            going = mend_event(repair, org, event);
+    }
+    return going;
+}
+
+static bool
+rebuild_busy_events(struct repair *repair)
+{
+    struct pg_result *rows = NULL;
+
+    if (!pg_ready(repair->pg) || pg_run_text(repair->pg, pg_report_text(REPORT_WARM_BUSY_EVENTS), 0,
+                                             NULL, statement_deadline(), &rows) != PG_DONE)
+        return false;
+    bool done = rebuild_rows(repair, rows);
+    pg_result_free(&rows);
+    return done;
+}
+
+static bool
+rebuild_others(struct repair *repair)
+{
+    struct repair_cursor cursor = { "", "" };
+    bool going = true, more = true;
+
+    while (going && more) {
+        struct pg_result *rows = pg_ready(repair->pg)
+                                     ? repair_next_events(repair->pg, SLICE_EMPTY, SLICE_EMPTY,
+                                                          &cursor, statement_deadline())
+                                     : NULL;
+        going = rows != NULL && rebuild_rows(repair, rows);
+        more = rows != NULL && pg_rows(rows) > 0;
+        pg_result_free(&rows);
+    }
+    return going;
+}
+
+static void
+rebuild(struct repair *repair)
+{
+    uint64_t doubts = warm_tier_doubts(repair->node->tier);
+
+    if (doubts != repair->doubts && rebuild_busy_events(repair) && rebuild_others(repair))
+        repair->doubts = doubts;
+}
+
+/* --- the sample ----------------------------------------------------------------------------------
+ */
+
+/* True: all of these were compared, and there is time left. */
+static bool
+compare_rows(struct repair *repair, const struct pg_result *rows, struct mono_time end)
+{
+    for (int row = 0; row < pg_rows(rows); row++) {
+        struct slice org = pg_get_text(rows, row, 0), event = pg_get_text(rows, row, 1);
+        if (mono_now().us >= end.us || !mend_event(repair, org, event))
+            return false;
+        cursor_set(&repair->sample, org, event);
+    }
+    return true;
+}
+
+/* All events if they are few, else as many as its share of the time allows: the next ones next
+ * time. */
+static void
+compare(struct repair *repair)
+{
+    struct mono_time end = { mono_now().us +
+                             repair->node->config->repair_interval / COMPARE_SHARE };
+    bool going = true, last = false;
+
+    while (going && !last && pg_ready(repair->pg)) {
+        struct repair_cursor next = repair->sample;
+        struct pg_result *rows =
+            repair_next_events(repair->pg, SLICE_EMPTY, SLICE_EMPTY, &next, statement_deadline());
+        if (rows == NULL)
+            return;
+        last = pg_rows(rows) == 0;
+        going = compare_rows(repair, rows, end);
+        pg_result_free(&rows);
+    }
+    if (last)
+        repair->sample = (struct repair_cursor){ "", "" };
+}
+
+/* --- the thread --------------------------------------------------------------------------------
+ */
+
+static bool
+is_due(struct mono_time *due, int64_t every_us)
+{
+    struct mono_time now = mono_now();
+
+    if (now.us < due->us)
+        return false;
+    due->us = now.us + every_us;
+    return true;
+}
+
+static void
+turn(struct repair *repair)
+{
+    if (!is_due(&repair->watch_due, WATCH_US) || !warm_watch(repair->warm))
+        return;
+    rebuild(repair);
+    if (is_due(&repair->compare_due, repair->node->config->repair_interval))
+        compare(repair);
+}
+
+static void *
+repair_main(void *argument)
+{
+    struct repair *repair = argument;
+
+    while (!is_stopping(repair)) {
+        turn(repair);
+        sleep_us(STEP_US);
+    }
+    return NULL;
+}
+
+static void
+repair_free(struct repair *repair)
+{
+    if (repair->pg != NULL)
+        pg_free(&repair->pg);
+    warm_free(&repair->warm);
+    free(repair);
+}
+
+struct repair *
+repair_start(struct node *node)
+{
+    struct repair *repair = calloc(1, sizeof(*repair));
+
+    if (repair == NULL)
+        return NULL;
+    repair->node = node;
+    repair->compare_due.us = mono_now().us + node->config->repair_interval;
+    repair->pg = pg_new(node->config, "holdfast repair", node->identity, node->clock);
+    repair->warm = warm_new(node->config, node->tier);
+    if (repair->pg == NULL || repair->warm == NULL ||
+        (warm_tier_is_on(node->tier) &&
+         !thread_start(&repair->thread, STACK_BYTES, repair_main, repair))) {
+        repair_free(repair);
+        return NULL;
+    }
+    return repair;
+}
+
+void
+repair_stop(struct repair **repair)
+{
+    if (*repair == NULL)
+        return;
+    atomic_store(&(*repair)->stopping, true);
+    thread_join(&(*repair)->thread);
+    repair_free(*repair);
+    *repair = NULL;
+}
