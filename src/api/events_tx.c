@@ -114,7 +114,7 @@ tx_run(struct pg *pg, struct mono_time deadline, tx_body *body, void *context)
     enum pg_outcome outcome = PG_UNAVAILABLE;
 
     for (int tries = 1; tries <= TRIES_MAX; tries++) {
-        if (pg_ready(pg))
+        if (pg_ready_until(pg, deadline))
             outcome = run_once(pg, deadline, body, context, &status);
         if (!may_help_to_repeat(pg, outcome, status) || is_late(deadline))
             break;
