@@ -58,9 +58,14 @@ enum hf_status engine_admits(const struct engine *engine, struct mono_time deadl
 void engine_stop(struct engine **engine, struct mono_time deadline);
 /*
  * True while at least one worker has a connection that works, or is about to have one (at the
- * start, and for a moment after a loss). For /ready.
+ * start, and for a moment after a loss), and Postgres doesn't hang. For /ready.
  */
 bool engine_store_is_up(const struct engine *engine);
+/*
+ * Whether another connection of this node has no answer from Postgres. Where no worker gets on
+ * either, it hangs: a transaction that waits for locks alone looks the same to its worker.
+ */
+void engine_store_is_silent(struct engine *engine, bool silent);
 /* True while this node doesn't know what became of a transaction of its own: then memory may miss
  * something, however recent. */
 bool engine_is_in_doubt(const struct engine *engine);

@@ -11,6 +11,7 @@
 #include "hold_json.h"
 #include "hold_request.h"
 #include "idempotency.h"
+#include "holdfast/metrics.h"
 
 #define CART_TOKEN_MAX 255
 #define EMAIL_MAX      254
@@ -134,6 +135,31 @@ hold_send(struct op *op)
 
     arena_fini(&op->arena); /* the engine's own; the op itself lives in the call's */
     respond_send(call);
+}
+
+/* --- before the body is read -------------------------------------------------------- */
+
+/*
+ * A change that the store has no time for is refused before anything is read or made for it. It
+ * comes behind the limits, the token (401, 403) and the ids of the path, all of which cost less
+ * than an answer, and before what the body says (400).
+ *
+ * Holding doesn't ask this first: "taken" from memory costs no more than a refusal here, and it is
+ * final, while who is told to come again will. The engine asks when memory can't refuse.
+ */
+static bool
+is_admitted(struct api_call *call)
+{
+    int32_t retry_after_s;
+    enum hf_status status =
+        engine_admits(call->api->node->engine, call->deadline, mono_now(), &retry_after_s);
+
+    if (status == HF_OK)
+        return true;
+    if (status == HF_OVERLOADED)
+        metric_add(METRIC_OVERLOADED_TOTAL, 1);
+    respond_problem(call, status, &(struct problem){ .retry_after_s = retry_after_s });
+    return false;
 }
 
 /* --- from the call to the op ------------------------------------------------------ */
@@ -336,7 +362,7 @@ hold_patch(struct api *api, struct api_call *call)
     struct hold_request request;
 
     (void)api;
-    if (!hold_request_read(call, &patch_body, &request))
+    if (!is_admitted(call) || !hold_request_read(call, &patch_body, &request))
         return;
     if (request.seats.count + request.drop.count + request.areas.count == 0) {
         respond_refusal(call, HF_MISSING_FIELD,
@@ -370,7 +396,7 @@ hold_extend(struct api *api, struct api_call *call)
     struct op *op;
 
     (void)api;
-    if (!hold_request_read(call, &extend_body, &request) ||
+    if (!is_admitted(call) || !hold_request_read(call, &extend_body, &request) ||
         (op = op_of_call(call, OP_EXTEND)) == NULL)
         return;
     op->seconds = (int32_t)request.seconds;
@@ -389,7 +415,7 @@ hold_transfer(struct api *api, struct api_call *call)
     struct op *op;
 
     (void)api;
-    if (!hold_request_read(call, &transfer_body, &request) ||
+    if (!is_admitted(call) || !hold_request_read(call, &transfer_body, &request) ||
         (op = op_of_call(call, OP_TRANSFER)) == NULL)
         return;
     op->to_user = request.to_user;
@@ -409,7 +435,7 @@ hold_confirm(struct api *api, struct api_call *call)
     struct op *op;
 
     (void)api;
-    if (!hold_request_read(call, &confirm_body, &request) ||
+    if (!is_admitted(call) || !hold_request_read(call, &confirm_body, &request) ||
         (op = op_of_call(call, OP_CONFIRM)) == NULL ||
         !take_user(call, op, request.user, "passengerId"))
         return;
@@ -460,8 +486,8 @@ release_op(struct api_call *call, enum op_kind kind)
     struct slice notes;
     struct op *op;
 
-    if (!hold_request_read(call, &release_body, &request) || !join_notes(call, &request, &notes) ||
-        (op = op_of_call(call, kind)) == NULL)
+    if (!is_admitted(call) || !hold_request_read(call, &release_body, &request) ||
+        !join_notes(call, &request, &notes) || (op = op_of_call(call, kind)) == NULL)
         return NULL;
     op->notes = notes;
     op->reason = "user_cancelled";

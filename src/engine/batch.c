@@ -380,14 +380,14 @@ batch_outcome(struct batch *batch)
         sleep_us(left_us < SETTLE_PAUSE_US ? left_us : SETTLE_PAUSE_US);
     }
     metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
-    if (committed && batch->torn) /* nobody is left who could tell memory what they changed */
-        memory_doubts(batch->worker->node);
     return committed ? HF_OK : HF_STORE_UNAVAILABLE;
 }
 
 void
 batch_run_again(struct batch *batch, bool committed)
 {
+    if (committed) /* without its rows nobody can tell memory what it changed */
+        memory_doubts(batch->worker->node);
     for (int i = batch->count - 1; i >= 0; i--) {
         struct op *op = batch->ops[i];
         op->may_have_run = op->may_have_run || committed;

@@ -12,6 +12,7 @@
 
 #define WORKER_STACK_BYTES (1024 * 1024)
 #define WATCH_STACK_BYTES  (256 * 1024)
+#define HANG_US            (1 * (int64_t)TIME_US_PER_S)
 #define STOP_LOOK_US       (2 * TIME_US_PER_MS)
 
 static bool
@@ -56,6 +57,7 @@ engine_start(struct node *node)
     if (engine == NULL)
         return NULL;
     engine->node = node;
+    engine->moved_us = mono_now().us;
     engine->worker_count = (int)node->config->workers;
     engine->queue = op_queue_new(node->config->queue_max);
     engine->workers = calloc((size_t)engine->worker_count, sizeof(*engine->workers));
@@ -103,10 +105,23 @@ engine_queue_depth(const struct engine *engine)
     return op_queue_depth(engine->queue);
 }
 
+static bool
+hangs(const struct engine *engine)
+{
+    return atomic_load_explicit(&engine->silent, memory_order_relaxed) &&
+           mono_now().us - atomic_load_explicit(&engine->moved_us, memory_order_relaxed) > HANG_US;
+}
+
 bool
 engine_store_is_up(const struct engine *engine)
 {
-    return atomic_load_explicit(&engine->workers_up, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&engine->workers_up, memory_order_relaxed) > 0 && !hangs(engine);
+}
+
+void
+engine_store_is_silent(struct engine *engine, bool silent)
+{
+    atomic_store_explicit(&engine->silent, silent, memory_order_relaxed);
 }
 
 bool

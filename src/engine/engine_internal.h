@@ -54,11 +54,12 @@ struct engine {
     struct thread watch;
     struct pace pace;
     _Atomic int64_t outstanding;
-    _Atomic unsigned replan;     /* counts up when plans should be made anew */
-    _Atomic int64_t workers_up;  /* workers whose connection works */
-    _Atomic int64_t doubts;      /* workers that don't know a transaction's outcome */
-    _Atomic int64_t gathered_us; /* when a worker last took ops */
-    _Atomic bool stopping;       /* the watch ends */
+    _Atomic unsigned replan;    /* counts up when plans should be made anew */
+    _Atomic int64_t workers_up; /* workers whose connection works */
+    _Atomic int64_t doubts;     /* workers that don't know a transaction's outcome */
+    _Atomic int64_t moved_us;   /* when a worker last took ops, or Postgres answered it */
+    _Atomic bool silent;        /* engine_store_is_silent */
+    _Atomic bool stopping;      /* the watch ends */
 };
 
 struct worker {

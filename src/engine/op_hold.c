@@ -186,6 +186,12 @@ judge_own(struct op *op, const struct pg_result *rows, int count, const struct f
     }
     op->grow = true;
     op->fate = FATE_AGAIN;
+    /* What the hold that grows has is seen again under its lock; seats of others are left out. */
+    for (int row = op->row_first; row < op->row_end; row++) {
+        struct uuid hold = pg_get_uuid(rows, row, HS_HOLD);
+        if (uuid_equal(&hold, &op->grow_hold))
+            op_row_seat(op, row)->own = false;
+    }
 }
 
 void
@@ -206,7 +212,8 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
         struct op_seat *seat = op_row_seat(op, row);
         found.taken += pg_get_bool(rows, row, HS_TAKEN);
         seat->code = code;
-        seat->own = seat->own || slice_is(pg_get_text(rows, row, HS_CODE), "own");
+        /* Only a growing pass leaves out what was found before. */
+        seat->own = slice_is(pg_get_text(rows, row, HS_CODE), "own") || (op->grow && seat->own);
     }
     if (found.taken == end - first) {
         op->status = HF_CREATED;

@@ -58,7 +58,9 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
         struct seat_key key = op_seat_key(op, seat);
         struct seat_view view = { 0 };
         bool taken = pg_get_bool(rows, row, HS_TAKEN);
-        bool known = view_of_hold_row(rows, row, &view) && (committed || !taken);
+        /* Behind a release of our own the seats are as the transaction saw them. */
+        bool stands = committed || (!taken && batch->rows.changes == NULL);
+        bool known = view_of_hold_row(rows, row, &view) && stands;
         settle_seat(batch, &key, known ? &view : NULL, seat->claimed, taken, waiters);
         seat->claimed = false;
         if (taken && committed)

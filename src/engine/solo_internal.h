@@ -27,7 +27,7 @@ struct solo {
     struct pg_result *sizes; /* resize_areas */
     struct pg_result *units; /* count_units */
     int64_t planned;         /* units that the hold shall have */
-    bool sent_changes;
+    bool seats_follow;       /* the seats are sent when the areas are known */
 };
 
 /* --- solo_pieces.c ------------------------------------------------------------ */

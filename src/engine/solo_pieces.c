@@ -185,8 +185,28 @@ solo_send_takes(struct solo *solo, const struct hold_growth *growth)
         send_hold_areas(&solo->batch, growth ? &after_seats : NULL, solo->new_areas,
                         solo->new_area_count);
     }
-    if (solo->add_count > 0)
+    solo->seats_follow = growth == NULL && solo->new_area_count > 0 && solo->add_count > 0;
+    if (solo->add_count > 0 && !solo->seats_follow)
         send_hold_seats(&solo->batch, growth, solo->adds, solo->add_count);
+}
+
+/* Law 4: one birth and one end for the whole of a new hold. Its areas have them already. */
+static void
+send_seats_after_areas(struct solo *solo)
+{
+    const struct op *op = solo->op;
+    const struct pg_result *areas = solo->batch.rows.areas;
+    struct hold_growth whole = { .until = pg_get_time(areas, 0, HA_UNTIL),
+                                 .born = pg_get_time(areas, 0, HA_BORN),
+                                 .line_next = 1,
+                                 .hold = op->hold_id,
+                                 .user = op->user,
+                                 .cart_token = op->cart_token,
+                                 .source = op->source };
+    /* Refused areas have no end; the seats are judged all the same, for they are told of first. */
+    send_hold_seats(&solo->batch, pg_get_bool(areas, 0, HA_TAKEN) ? &whole : NULL, solo->adds,
+                    solo->add_count);
+    pg_tx_flush(solo->batch.worker->pg);
 }
 
 bool
@@ -196,6 +216,8 @@ solo_read_takes(struct solo *solo)
     if (solo->new_area_count > 0 &&
         (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
         return false;
+    if (solo->seats_follow)
+        send_seats_after_areas(solo);
     return solo->add_count == 0 || batch_next(batch, &batch->rows.seats);
 }
 

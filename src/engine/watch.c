@@ -17,26 +17,24 @@ static bool
 is_stalled(const struct engine *engine, struct mono_time now)
 {
     return op_queue_depth(engine->queue) > 0 &&
-           now.us - atomic_load_explicit(&engine->gathered_us, memory_order_relaxed) > STALL_US;
+           now.us - atomic_load_explicit(&engine->moved_us, memory_order_relaxed) > STALL_US;
 }
 
-static enum hf_status
-late_status(const struct engine *engine, const struct op *op)
-{
-    return engine_store_is_up(engine) ? op_late_status(op) : HF_STORE_UNAVAILABLE;
-}
-
-/* Nothing of theirs was sent, or it is known that it had no effect: they may hear so. */
+/*
+ * Nothing of theirs was sent, or it is known that it had no effect: they may hear so. Where the
+ * store is away all hear it.
+ */
 static void
-answer_late(struct engine *engine, struct mono_time now)
+answer_queued(struct engine *engine, struct mono_time now)
 {
     struct op *ops[AT_ONCE];
-    struct mono_time before_next_look = { now.us + LOOK_US };
+    bool is_up = engine_store_is_up(engine);
+    struct mono_time up_to = { is_up ? now.us + LOOK_US : INT64_MAX };
     int count;
     do {
-        count = op_queue_take_late(engine->queue, before_next_look, ops, AT_ONCE);
+        count = op_queue_take_late(engine->queue, up_to, ops, AT_ONCE);
         for (int i = 0; i < count; i++)
-            engine_refuse(engine, ops[i], late_status(engine, ops[i]));
+            engine_refuse(engine, ops[i], is_up ? op_late_status(ops[i]) : HF_STORE_UNAVAILABLE);
     } while (count == AT_ONCE);
 }
 
@@ -47,7 +45,7 @@ watch_main(void *context)
     while (!atomic_load(&engine->stopping)) {
         struct mono_time now = mono_now();
         if (is_stalled(engine, now))
-            answer_late(engine, now);
+            answer_queued(engine, now);
         sleep_us(LOOK_US);
     }
     return NULL;

@@ -129,6 +129,12 @@ learns_doubt(struct worker *worker, struct mono_time deadline)
     return true;
 }
 
+static void
+moved(struct worker *worker, struct mono_time now)
+{
+    atomic_store_explicit(&worker->engine->moved_us, now.us, memory_order_relaxed);
+}
+
 static struct mono_time
 after(int64_t us)
 {
@@ -156,8 +162,11 @@ answers(struct worker *worker)
     struct pg_result *rows = NULL;
     struct mono_time sent = mono_now(), deadline = { sent.us + PING_US };
     pg_params_init(&params);
-    if (pg_run(worker->pg, STATEMENT_READ_CLOCK, &params, deadline, &rows) == PG_DONE)
-        db_clock_observe(worker->node->clock, sent, mono_now(), pg_get_time(rows, 0, 0));
+    if (pg_run(worker->pg, STATEMENT_READ_CLOCK, &params, deadline, &rows) == PG_DONE) {
+        struct mono_time received = mono_now();
+        db_clock_observe(worker->node->clock, sent, received, pg_get_time(rows, 0, 0));
+        moved(worker, received);
+    }
     pg_result_free(&rows);
     return pg_is_connected(worker->pg);
 }
@@ -219,7 +228,7 @@ static void
 run(struct worker *worker, int count)
 {
     struct mono_time began = mono_now();
-    atomic_store_explicit(&worker->engine->gathered_us, began.us, memory_order_relaxed);
+    moved(worker, began);
     count = refuse_late(worker, worker->ops, count, began);
     if (count > 0 && !is_connected_for(worker, count)) {
         give_away(worker, count);
@@ -233,8 +242,11 @@ run(struct worker *worker, int count)
         solo_run(worker, worker->ops[0]);
     else
         batch_run(worker, worker->ops, count);
-    if (pg_is_connected(worker->pg)) /* a loss measures something else */
-        pace_measure(worker->engine, count, began, mono_now());
+    if (!pg_is_connected(worker->pg))
+        return; /* a loss measures something else */
+    struct mono_time ended = mono_now();
+    moved(worker, ended);
+    pace_measure(worker->engine, count, began, ended);
 }
 
 /* Ops until there are none for a while, or a reason to look elsewhere. */

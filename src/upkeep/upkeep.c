@@ -85,6 +85,8 @@ turn(struct upkeep *upkeep)
     presence_check_age(upkeep);
     if (is_due(&upkeep->clock_due, CLOCK_US))
         read_clock(upkeep);
+    /* An answer that was late has cost the connection. */
+    engine_store_is_silent(upkeep->node->engine, !pg_is_connected(upkeep->pg));
     sweep(upkeep);
     if (is_due(&upkeep->replan_due, REPLAN_US)) {
         engine_replan(upkeep->node->engine);

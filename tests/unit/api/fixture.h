@@ -32,6 +32,7 @@ static struct fixture {
     struct http_exchange exchange;
     bool is_sent;
     bool store_is_up;
+    enum hf_status admits; /* what engine_admits says */
     struct op *op; /* the last one that reached the engine */
     int op_count;
     void (*on_op)(struct op *op); /* NULL: the op stays unanswered */
@@ -63,6 +64,17 @@ engine_queue_depth(const struct engine *engine)
 {
     (void)engine;
     return 0;
+}
+
+enum hf_status
+engine_admits(const struct engine *engine, struct mono_time deadline, struct mono_time now,
+              int32_t *retry_after_s)
+{
+    (void)engine;
+    (void)deadline;
+    (void)now;
+    *retry_after_s = fx.admits == HF_OK ? 0 : 3;
+    return fx.admits;
 }
 
 bool
@@ -127,6 +139,7 @@ fixture_up(void **state)
     fx.handler = api_http_handler(fx.api);
     api_set_phase(fx.api, API_SERVING);
     fx.store_is_up = true;
+    fx.admits = HF_OK;
     return 0;
 }
 

@@ -506,6 +506,56 @@ neither_401_nor_429_reaches_the_engine(void **state)
     assert_int_equal(fx.op_count, 0);
 }
 
+/* --- admission ----------------------------------------------------------------------------------
+ */
+
+static void
+a_change_that_there_is_no_time_for_is_refused_before_its_body_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        enum http_method method;
+        const char *path;
+    } changes[] = {
+        { HTTP_METHOD_PATCH, HOLD_PATH },
+        { HTTP_METHOD_POST, HOLD_PATH "/extend" },
+        { HTTP_METHOD_POST, HOLD_PATH "/transfer" },
+        { HTTP_METHOD_POST, HOLD_PATH "/confirm" },
+        { HTTP_METHOD_DELETE, HOLD_PATH },
+        { HTTP_METHOD_DELETE, HOLD_PATH "/seats/A1" },
+    };
+    fx.admits = HF_OVERLOADED;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        ask(changes[i].method, changes[i].path, "no JSON");
+        assert_problem(503, "overloaded");
+        assert_true(has_header("Retry-After: 3\r\n"));
+    }
+    fx.admits = HF_STORE_UNAVAILABLE;
+    ask(HTTP_METHOD_DELETE, HOLD_PATH, "no JSON");
+    assert_problem(503, "store_unavailable");
+    assert_int_equal(fx.op_count, 0);
+}
+
+static void
+a_hold_request_is_read_all_the_same_for_memory_may_know(void **state)
+{
+    (void)state;
+    fx.admits = HF_OVERLOADED;
+    ask(HTTP_METHOD_POST, "/api/holds", GOOD);
+    assert_int_equal(fx.op_count, 1);
+    drop_op();
+}
+
+static void
+a_stranger_hears_401_not_that_there_is_no_time(void **state)
+{
+    (void)state;
+    fx.admits = HF_OVERLOADED;
+    fx.token[0] = '\0';
+    ask(HTTP_METHOD_DELETE, HOLD_PATH, "");
+    assert_problem(401, "unauthenticated");
+}
+
 int
 main(void)
 {
@@ -537,6 +587,9 @@ main(void)
         CASE(a_refusal_that_could_not_be_kept_is_not_told),
         CASE(a_repetition_gets_what_was_kept),
         CASE(neither_401_nor_429_reaches_the_engine),
+        CASE(a_change_that_there_is_no_time_for_is_refused_before_its_body_is_read),
+        CASE(a_hold_request_is_read_all_the_same_for_memory_may_know),
+        CASE(a_stranger_hears_401_not_that_there_is_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
