@@ -211,20 +211,25 @@ connect_anew(struct pg *pg, struct mono_time deadline)
     return true;
 }
 
+static bool
+has_time(struct mono_time deadline)
+{
+    return deadline.us - mono_now().us >= PG_TRY_LEAST_US;
+}
+
 bool
 pg_ready_until(struct pg *pg, struct mono_time deadline)
 {
     hf_assert(!pg->tx.open);
-    struct mono_time now = mono_now();
-    bool has_time = deadline.us - now.us >= PG_TRY_LEAST_US;
     if (pg->conn != NULL && !still_good(pg)) {
         pg_log_failure(pg, "postgres_lost", NULL);
         pg_drop(pg);
     }
-    if (pg->conn != NULL) {
-        return !has_time || refresh_clock(pg, deadline);
+    if (pg->conn != NULL && (!has_time(deadline) || refresh_clock(pg, deadline))) {
+        return true;
     }
-    return has_time && now.us >= pg->try_at.us && connect_anew(pg, deadline);
+    pg_drop(pg); /* a session that is silent is as good as lost */
+    return has_time(deadline) && mono_now().us >= pg->try_at.us && connect_anew(pg, deadline);
 }
 
 bool

@@ -5,6 +5,7 @@
 #define HOLDFAST_TESTS_COLD_SILENT_H
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -33,6 +34,19 @@ silent_open(void)
     assert_int_equal(getsockname(server.listener, (struct sockaddr *)&address, &len), 0);
     server.port = ntohs(address.sin_port);
     return server;
+}
+
+/* A socket that is connected to it. */
+__attribute__((unused)) static int
+silent_connect(const struct silent *server)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(server->port) };
+    int end = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(connect(end, (struct sockaddr *)&address, sizeof(address)) == 0 ||
+                errno == EINPROGRESS);
+    return end;
 }
 
 /* How many have connected since the last look. */
