@@ -446,7 +446,7 @@ connecting_greeting_and_scripts_have_one_deadline_together(void **state)
 {
     (void)state;
     REDIS_OR_SKIP();
-    char url[64];
+    char url[128];
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     snprintf(address.sun_path, sizeof(address.sun_path), "%s/drip.sock", folder);
     snprintf(url, sizeof(url), "unix:%s", address.sun_path);
