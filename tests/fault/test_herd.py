@@ -22,8 +22,8 @@ def retries(nodes):
     return sum(node.metrics()["holdfast_retries_total"] for node in nodes)
 
 
-@pytest.mark.parametrize("count", [1, 2], ids=["one node", "two nodes"])
-@pytest.mark.parametrize("of", ["a free seat", "a held seat", "a seat freed a moment ago"])
+@pytest.mark.parametrize("count, of", [
+    (1, "a free seat"), (2, "a free seat"), (2, "a held seat"), (2, "a seat freed a moment ago")])
 def test_a_herd_costs_next_to_nothing(house, count, of):
     nodes, admin = house.nodes[:count], house.admin()
     event = admin.make_event(2)

@@ -208,8 +208,8 @@ def land_late(db, database_url, proxy, a_shot, answered_first):
     return answer or wire.answer(timeout=20)
 
 
-@pytest.mark.parametrize("what", ["a hold", "a hold with a key", *CHANGES])
-@pytest.mark.parametrize("answered_first", [False, True], ids=["while its client waits", "past its deadline"])
+@pytest.mark.parametrize("what, answered_first", [
+    *((what, False) for what in ["a hold", "a hold with a key", *CHANGES]), ("a hold with a key", True), ("confirm", True)])
 def test_what_a_client_hears_of_a_commit_that_lands_after_the_cut_is_what_stands(
         start_node, proxied, database_url, admin, db, org, what, answered_first, prove):
     proxy, url = proxied(database_url)

@@ -10,7 +10,7 @@ from support.fake_redis import FakeRedis
 from support.swarm import drive, hold_shot, shot
 from support.waiting import wait_until
 
-SEATS, USERS = 300, 20
+SEATS, USERS = 100, 20
 REPLIES = {
     "LOADING": b"-LOADING Redis is loading the dataset in memory\r\n",
     "MISCONF": b"-MISCONF Redis is configured to save RDB snapshots, but it's unable to persist to disk.\r\n",

@@ -123,14 +123,16 @@ def test_postgres_hangs(house):
 def test_a_node_drains(house):
     """What it accepted is answered, and its clients go to the other one."""
     second = house.nodes[1]
-    second.restart(drain_delay="1s")
-    with load_on(house, excuses={"draining"}) as load:
+    second.restart(drain_delay="2s")
+    # To find nobody who listens any more is no answer either.
+    with load_on(house, excuses={"draining", LOST}) as load:
         before = load.measure(MEASURED_S)
-        load.excuses |= {LOST}  # to connect where nobody listens any more is no answer either
         stopping = threading.Thread(target=second.stop)
         stopping.start()
         load.await_rate(0.5 * before, BACK_WITHIN_S)
         stopping.join()
+        assert load.lost == 0, f"{load.lost} requests were accepted and not answered"
         second.start()
         load.await_rate(0.9 * before, BACK_WITHIN_S)
+    assert load.excused[LOST] > 0, "nobody noticed"
     assert_survived(house, load)

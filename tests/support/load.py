@@ -22,7 +22,8 @@ import time
 
 from support.bystander import all_rows
 from support.client import Client
-from support.swarm import drive, hold_shot, pause, shot
+from support.swarm import Swarm, allow_descriptors, hold_shot, pause, shot
+from support.waiting import wait_until
 
 LOST = "lost"  # the connection ended without an answer
 STORE_AWAY = {"store_unavailable", "outcome_unknown", "seat_contended"}
@@ -53,15 +54,21 @@ class SteadyLoad:
         self.wrong = []  # answers that nothing explains
         self.excused = collections.Counter()
         self.slowest = (0.0, None)
+        self._steady = 0  # buyers who have been through their first lap
         self._over = threading.Event()
         self._failure = None
+        self._swarm = Swarm([self._buyer(number) for number in range(connections)], timeout=600)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     # --- life ------------------------------------------------------------------------------------------------
 
     def __enter__(self):
+        allow_descriptors()
         self._thread.start()
-        self.measure(1)  # it comes up to speed
+        # The first holds come all at once: the load is steady when each buyer has been through them.
+        wait_until(lambda: self._steady >= self.connections or not self._thread.is_alive(), timeout=60,
+                   what="all buyers have begun")
+        self.measure(1)
         return self
 
     def __exit__(self, kind, *_):
@@ -72,9 +79,14 @@ class SteadyLoad:
 
     def _run(self):
         try:
-            drive([self._buyer(number) for number in range(self.connections)], timeout=600)
+            self._swarm.run()
         except BaseException as failure:  # whatever it is, the test is told
             self._failure = failure
+
+    @property
+    def lost(self):
+        """How many requests were sent and never answered; those that found nobody to connect to don't count."""
+        return self._swarm.lost
 
     # --- how much goes through ---------------------------------------------------------------------------------
 
@@ -120,7 +132,7 @@ class SteadyLoad:
             began = time.monotonic()
             told = yield from self._hold(number, user, seats[2 + lap % (self.seats_each - 2)])
             if told is None:
-                continue
+                continue  # what that means has been noted
             what = chance.choice(["look", "rival", "extend", "", "", ""])
             if what == "look":
                 yield from self._look(number, user, told)
@@ -131,6 +143,7 @@ class SteadyLoad:
             yield from self._end(number, user, told, "DELETE", "", "cancelled")
             if lap == 3 and bought is not None:
                 yield from self._end(number, user, bought, "POST", "/confirm", "converted")
+            self._steady += lap == 0
             yield pause(max(0.0, began + self.pace_s - time.monotonic()))
 
     def _ask(self, number, user, make_shot):

@@ -167,6 +167,7 @@ class Swarm:
         self.timeout = timeout
         self.epoll = select.epoll()
         self.by_descriptor = {}  # descriptor -> (Wire, Actor)
+        self.lost = 0  # requests that were sent, and whose connection ended without an answer
         self.left = len(self.actors)
 
     def run(self):
@@ -219,6 +220,7 @@ class Swarm:
             self._drop(wire, actor)
         if wire not in actor.waiting:
             return  # an idle connection has ended
+        self.lost += answer is None
         actor.answers[actor.waiting.pop(wire)] = answer
         if not actor.waiting:
             self._advance(actor, actor.answers[0] if actor.single else actor.answers)
