@@ -29,7 +29,8 @@ struct desk_tools {
 struct desk_job {
     struct desk_job *next;
     struct mono_time deadline;
-    /* Exactly one of the two is called, on a desk thread; each must answer and free the job. */
+    /* Exactly one of the two is called, on a thread of the desk; each must answer and free the
+     * job. Tools that `fail` gets may have no connections. */
     void (*run)(struct desk_job *job, struct desk_tools *tools);
     /* Postgres can't be reached (HF_STORE_UNAVAILABLE), or the deadline passed in the queue
      * (HF_OVERLOADED). */

@@ -6,7 +6,8 @@
  *
  * A thread with nothing to do looks after its connection, so that the next job finds one. A job
  * waits for a connection neither long nor past its deadline: a try that failed is followed by a
- * pause, in which all that wait are told at once.
+ * pause, in which all that wait are told at once. And since all threads may be busy with jobs that
+ * take long or hang, a watch answers those that wait until their time is up.
  */
 #include "holdfast/desk.h"
 
@@ -18,11 +19,13 @@
 #include "holdfast/metrics.h"
 #include "holdfast/thread.h"
 
-#define DESK_STACK_BYTES (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
-#define REPLAN_US        (10 * (int64_t)TIME_US_PER_S)
-#define IDLE_LOOK_US     (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
-#define LEAST_US         (20 * TIME_US_PER_MS) /* a statement that is cut off costs its connection */
-#define CONNECT_US       (1 * (int64_t)TIME_US_PER_S)
+#define DESK_STACK_BYTES  (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
+#define WATCH_STACK_BYTES (256 * 1024)
+#define WATCH_US          (20 * TIME_US_PER_MS)
+#define REPLAN_US         (10 * (int64_t)TIME_US_PER_S)
+#define IDLE_LOOK_US      (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
+#define LEAST_US          (20 * TIME_US_PER_MS) /* a statement that is cut off costs its connection */
+#define CONNECT_US        (1 * (int64_t)TIME_US_PER_S)
 
 struct desk_thread {
     struct desk *desk;
@@ -34,8 +37,10 @@ struct desk_thread {
 struct desk {
     /* fixed after start */
     int64_t queue_max;
+    struct node *node;
     int thread_count;
     struct desk_thread *threads;
+    struct thread watch;
 
     /* guarded by lock */
     struct lock lock;    /* rank QUEUE */
@@ -144,9 +149,11 @@ store_is_ready(struct desk_thread *self, struct mono_time deadline)
 static void
 do_job(struct desk_thread *self, struct desk_job *job, bool stopping)
 {
-    if (stopping || mono_now().us + LEAST_US >= job->deadline.us)
+    bool is_late = mono_now().us + LEAST_US >= job->deadline.us;
+    /* A statement before it that hung until it was too late has cost the connection. */
+    if (stopping || (is_late && pg_is_connected(self->tools.pg)))
         job->fail(job, &self->tools, HF_OVERLOADED);
-    else if (!store_is_ready(self, job->deadline))
+    else if (is_late || !store_is_ready(self, job->deadline))
         job->fail(job, &self->tools, HF_STORE_UNAVAILABLE);
     else
         job->run(job, &self->tools);
@@ -179,6 +186,60 @@ desk_main(void *argument)
     }
     return NULL;
 }
+
+/* --- the watch --------------------------------------------------------- */
+
+/* Unlinks and returns a job whose time is up before the watch looks again; NULL: there is none. */
+static struct desk_job *
+take_late_locked(struct desk *desk, struct mono_time now)
+{
+    struct desk_job **link = &desk->first;
+    while (*link != NULL && (*link)->deadline.us > now.us + WATCH_US)
+        link = &(*link)->next;
+    struct desk_job *job = *link;
+    if (job == NULL)
+        return NULL;
+    *link = job->next;
+    if (*link == NULL)
+        desk->last = link;
+    job->next = NULL;
+    metric_set(METRIC_DESK_DEPTH, --desk->waiting);
+    return job;
+}
+
+static void
+answer_late(struct desk *desk)
+{
+    struct desk_tools nothing = { .node = desk->node };
+    for (;;) {
+        lock_take(&desk->lock);
+        struct desk_job *job = take_late_locked(desk, mono_now());
+        lock_drop(&desk->lock);
+        if (job == NULL)
+            return;
+        job->fail(job, &nothing,
+                  engine_store_is_up(desk->node->engine) ? HF_OVERLOADED : HF_STORE_UNAVAILABLE);
+        job_is_done(desk);
+    }
+}
+
+static void *
+watch_main(void *argument)
+{
+    struct desk *desk = argument;
+    bool stopping = false;
+
+    while (!stopping) {
+        answer_late(desk);
+        sleep_us(WATCH_US);
+        lock_take(&desk->lock);
+        stopping = desk->stopping;
+        lock_drop(&desk->lock);
+    }
+    return NULL;
+}
+
+/* --- start and stop ------------------------------------------------------ */
 
 static bool
 desk_thread_start(struct desk_thread *self, struct node *node, struct desk *desk)
@@ -228,6 +289,7 @@ static void
 desk_free(struct desk *desk)
 {
     tell_to_stop(desk);
+    thread_join(&desk->watch);
     for (int i = 0; i < desk->thread_count; i++)
         desk_thread_stop(&desk->threads[i]);
     hf_assert(desk->first == NULL && desk->outstanding == 0);
@@ -249,6 +311,7 @@ desk_start(struct node *node)
         free(threads);
         return NULL;
     }
+    desk->node = node;
     desk->queue_max = node->config->desk_queue_max;
     desk->thread_count = count;
     desk->threads = threads;
@@ -256,11 +319,12 @@ desk_start(struct node *node)
     lock_init(&desk->lock, LOCK_QUEUE);
     lock_cond_init(&desk->work);
     lock_cond_init(&desk->idle);
-    for (int i = 0; i < count; i++) {
-        if (!desk_thread_start(&threads[i], node, desk)) {
-            desk_free(desk);
-            return NULL;
-        }
+    bool ready = thread_start(&desk->watch, WATCH_STACK_BYTES, watch_main, desk);
+    for (int i = 0; ready && i < count; i++)
+        ready = desk_thread_start(&threads[i], node, desk);
+    if (!ready) {
+        desk_free(desk);
+        return NULL;
     }
     return desk;
 }

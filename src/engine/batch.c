@@ -320,7 +320,7 @@ batch_fail(struct batch *batch, enum hf_status status)
 /* Who is answered leaves; the others close up. */
 static void
 batch_leave(struct batch *batch, bool (*may_stay)(const struct batch *batch, const struct op *op),
-            enum hf_status (*status)(const struct op *op))
+            enum hf_status (*status)(const struct engine *engine, const struct op *op))
 {
     int left = 0;
     for (int i = 0; i < batch->count; i++) {
@@ -328,7 +328,7 @@ batch_leave(struct batch *batch, bool (*may_stay)(const struct batch *batch, con
         if (may_stay(batch, op))
             batch->ops[left++] = op;
         else
-            engine_refuse(batch->worker->engine, op, status(op));
+            engine_refuse(batch->worker->engine, op, status(batch->worker->engine, op));
     }
     batch->torn = batch->torn || left < batch->count;
     batch->count = left;
@@ -357,8 +357,9 @@ may_wait(const struct batch *batch, const struct op *op)
 }
 
 static enum hf_status
-unknown(const struct op *op)
+unknown(const struct engine *engine, const struct op *op)
 {
+    (void)engine;
     (void)op;
     return HF_OUTCOME_UNKNOWN;
 }

@@ -234,8 +234,8 @@ is_admitted(struct engine *engine, struct op *op, struct waiter_list *waiters)
     if (status == HF_OVERLOADED && (op->kind == OP_EXPIRE || op->kind == OP_ANSWER))
         return true;
     if (status != HF_OK)
-        refuse(engine, op, status == HF_OVERLOADED ? op_late_status(op) : status, retry_after_s,
-               waiters);
+        refuse(engine, op, status == HF_OVERLOADED ? op_late_status(engine, op) : status,
+               retry_after_s, waiters);
     return status == HF_OK;
 }
 

@@ -119,6 +119,12 @@ engine_store_is_up(const struct engine *engine)
 }
 
 void
+store_had_trouble(struct engine *engine)
+{
+    atomic_store_explicit(&engine->trouble_us, mono_now().us, memory_order_relaxed);
+}
+
+void
 engine_store_is_silent(struct engine *engine, bool silent)
 {
     atomic_store_explicit(&engine->silent, silent, memory_order_relaxed);
@@ -163,6 +169,8 @@ op_fail(struct op *op, enum hf_status status)
     op->same = false;
     op->finished = false; /* an answer that was written before its commit failed is void */
     op->retry_after_s = status_http(status) == 503 || status == HF_SEAT_CONTENDED ? 1 : 0;
+    for (int i = 0; status_http(status) == 503 && i < op->seat_count; i++)
+        op->seats[i].code = HF_OK; /* it isn't about this seat or that */
 }
 
 static void

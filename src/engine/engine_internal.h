@@ -58,6 +58,7 @@ struct engine {
     _Atomic int64_t workers_up; /* workers whose connection works */
     _Atomic int64_t doubts;     /* workers that don't know a transaction's outcome */
     _Atomic int64_t moved_us;   /* when a worker last took ops, or Postgres answered it */
+    _Atomic int64_t trouble_us; /* when the store was last seen away */
     _Atomic bool silent;        /* engine_store_is_silent */
     _Atomic bool stopping;      /* the watch ends */
 };
@@ -148,6 +149,8 @@ void *worker_main(void *context);
 /* Nobody waits for this transaction's outcome any more, but the worker does nothing else until it
  * is known. */
 void worker_doubts(struct worker *worker, const struct uuid *batch_id);
+/* Who is late from now on on account of it hears so. */
+void store_had_trouble(struct engine *engine);
 /* Memory may miss a commit of ours: what it says rests on reads from now on. */
 void memory_doubts(struct node *node);
 
@@ -156,7 +159,7 @@ void memory_doubts(struct node *node);
 /* True if a transaction may still be begun for the op. */
 bool op_has_time(const struct engine *engine, const struct op *op, struct mono_time now);
 /* What it hears if not. */
-enum hf_status op_late_status(const struct op *op);
+enum hf_status op_late_status(const struct engine *engine, const struct op *op);
 /* The earliest deadline of the ops; ops[] isn't empty. */
 struct mono_time ops_deadline(struct op *const *ops, int count);
 /* When a transaction, or a read before it, must have its answer. */

@@ -54,10 +54,13 @@ op_has_time(const struct engine *engine, const struct op *op, struct mono_time n
     return op->deadline.us == 0 || op->deadline.us - now.us >= op_time_least_us(engine);
 }
 
-/* A row was locked each time that we tried, or it waited for its turn. */
+/* The store was away while it waited, a row was locked each time that we tried, or all that was
+ * before it took too long. */
 enum hf_status
-op_late_status(const struct op *op)
+op_late_status(const struct engine *engine, const struct op *op)
 {
+    if (atomic_load_explicit(&engine->trouble_us, memory_order_relaxed) >= op->received.us)
+        return HF_STORE_UNAVAILABLE;
     return op->locked_tries > 0 ? HF_SEAT_CONTENDED : HF_OVERLOADED;
 }
 
@@ -227,7 +230,7 @@ refuse_late(struct worker *worker, struct op **ops, int count, struct mono_time 
         if (op_has_time(worker->engine, ops[i], now))
             ops[left++] = ops[i];
         else
-            engine_refuse(worker->engine, ops[i], op_late_status(ops[i]));
+            engine_refuse(worker->engine, ops[i], op_late_status(worker->engine, ops[i]));
     }
     return left;
 }

@@ -31,10 +31,13 @@ answer_queued(struct engine *engine, struct mono_time now)
     bool is_up = engine_store_is_up(engine);
     struct mono_time up_to = { is_up ? now.us + LOOK_US : INT64_MAX };
     int count;
+    if (!is_up)
+        store_had_trouble(engine);
     do {
         count = op_queue_take_late(engine->queue, up_to, ops, AT_ONCE);
         for (int i = 0; i < count; i++)
-            engine_refuse(engine, ops[i], is_up ? op_late_status(ops[i]) : HF_STORE_UNAVAILABLE);
+            engine_refuse(engine, ops[i],
+                          is_up ? op_late_status(engine, ops[i]) : HF_STORE_UNAVAILABLE);
     } while (count == AT_ONCE);
 }
 

@@ -46,7 +46,7 @@ op_later(struct worker *worker, struct op *op)
     op->finished = false;
     op->not_before.us = mono_now().us + pause_us;
     if (!op_has_time(worker->engine, op, op->not_before)) {
-        engine_refuse(worker->engine, op, op_late_status(op));
+        engine_refuse(worker->engine, op, op_late_status(worker->engine, op));
         return;
     }
     metric_add(METRIC_RETRIES_TOTAL, 1);
@@ -102,6 +102,8 @@ set_up(struct worker *worker, bool up)
 {
     if (worker->up != up)
         atomic_fetch_add(&worker->engine->workers_up, up ? 1 : -1);
+    if (!up)
+        store_had_trouble(worker->engine);
     worker->up = up;
 }
 
@@ -242,8 +244,10 @@ run(struct worker *worker, int count)
         solo_run(worker, worker->ops[0]);
     else
         batch_run(worker, worker->ops, count);
-    if (!pg_is_connected(worker->pg))
-        return; /* a loss measures something else */
+    if (!pg_is_connected(worker->pg)) { /* a loss measures something else */
+        store_had_trouble(worker->engine);
+        return;
+    }
     struct mono_time ended = mono_now();
     moved(worker, ended);
     pace_measure(worker->engine, count, began, ended);

@@ -85,6 +85,13 @@ warm_free(struct warm **warm)
     *warm = NULL;
 }
 
+bool
+engine_store_is_up(const struct engine *engine)
+{
+    (void)engine;
+    return postgres_is_up;
+}
+
 /* --- jobs ---------------------------------------------------------------------------------- */
 
 static struct config config;
@@ -213,6 +220,26 @@ a_job_waits_for_a_connection_no_longer_than_its_deadline(void **state)
 }
 
 static void
+a_job_behind_others_that_take_long_is_answered_when_its_time_is_up(void **state)
+{
+    (void)state;
+    struct desk *desk = desk_start(&node);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < config.desks; i++) /* each thread has one in its hands */
+        assert_true(desk_submit(desk, job_new(10 * TIME_US_PER_S)));
+    struct mono_time start = mono_now();
+    assert_true(desk_submit(desk, job_new(10 * TIME_US_PER_S)));
+    assert_true(desk_submit(desk, job_new(100 * TIME_US_PER_MS)));
+    while (desk_outstanding(desk) > config.desks + 1)
+        sleep_us(TIME_US_PER_MS);
+    assert_true(mono_now().us - start.us < 2 * (int64_t)TIME_US_PER_S);
+    assert_int_equal(failed_with, HF_OVERLOADED);
+    pthread_mutex_unlock(&gate);
+    desk_stop(&desk, soon());
+    assert_int_equal(ran, config.desks + 1);
+}
+
+static void
 a_thread_without_jobs_looks_after_its_connection(void **state)
 {
     (void)state;
@@ -234,6 +261,7 @@ main(void)
         CASE(a_job_past_its_deadline_fails_as_overloaded),
         CASE(without_postgres_a_job_fails_as_store_unavailable),
         CASE(a_job_waits_for_a_connection_no_longer_than_its_deadline),
+        CASE(a_job_behind_others_that_take_long_is_answered_when_its_time_is_up),
         CASE(a_thread_without_jobs_looks_after_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
