@@ -17,6 +17,7 @@
 #define STEP_US       (20 * TIME_US_PER_MS)
 #define EVENT_US      (60 * (int64_t)TIME_US_PER_S) /* far more than the largest event takes */
 #define STATEMENT_US  (2 * (int64_t)TIME_US_PER_S)
+#define RETRY_US      (10 * (int64_t)TIME_US_PER_S) /* what could not be made equal */
 #define COMPARE_SHARE 5 /* comparing takes one part in so many of the time */
 #define EVENTS_PAGE   100
 #define STACK_BYTES   (256 * 1024)
@@ -29,8 +30,9 @@ struct repair {
     _Atomic bool stopping;
 
     /* the thread's own */
-    uint64_t doubts; /* as many had been when all events were last trusted */
-    struct mono_time watch_due, compare_due;
+    uint64_t doubts; /* as many had been when all events were last made equal */
+    int64_t unequal; /* events of this pass that could not be */
+    struct mono_time watch_due, rebuild_due, compare_due;
     struct repair_cursor sample; /* how far comparing has come */
 };
 
@@ -89,6 +91,7 @@ mend_event(struct repair *repair, struct slice org, struct slice event)
         return true;
     count_report(&report, c.trusted);
     log_report(&c);
+    repair->unequal += status == HF_OK && !report.equal;
     return status == HF_OK;
 }
 
@@ -180,8 +183,15 @@ rebuild(struct repair *repair)
 {
     uint64_t doubts = warm_tier_doubts(repair->node->tier);
 
-    if (doubts != repair->doubts && rebuild_busy_events(repair) && rebuild_others(repair))
+    if (doubts == repair->doubts || mono_now().us < repair->rebuild_due.us)
+        return;
+    repair->unequal = 0;
+    if (!rebuild_busy_events(repair) || !rebuild_others(repair))
+        return; /* a store is away: as soon as it is back */
+    if (repair->unequal == 0)
         repair->doubts = doubts;
+    else
+        repair->rebuild_due.us = mono_now().us + RETRY_US;
 }
 
 /* --- the sample ----------------------------------------------------------------------------------

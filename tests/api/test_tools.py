@@ -13,8 +13,9 @@ from support.client import Client
 from support.node import Node
 from support.tables import query, seat_statuses
 from support.waiting import wait_until
+from support.warm_truth import differences, prefix
 
-COMMANDS = ["serve", "migrate", "import", "token", "verify", "check-config", "version"]
+COMMANDS = ["serve", "migrate", "import", "token", "verify", "reconcile", "status", "check-config", "version"]
 DONE, FAILED, USAGE = 0, 1, 2
 
 
@@ -52,7 +53,9 @@ def test_no_command_is_wrong_usage(run_holdfast):
 @pytest.mark.parametrize("words", [["nonsense"], ["version", "x"], ["serve", "x"], ["migrate", "x"], ["check-config", "x"],
                                    ["token"], ["token", "--org", "a"], ["import"], ["import", "--org", "a", "e"],
                                    ["import", "e", "f.csv"], ["verify", "x"], ["verify", "--org", "a b"],
-                                   ["verify", "--nonsense", "1"], ["token", "--org", "a b", "--user", "u"]], ids=" ".join)
+                                   ["verify", "--nonsense", "1"], ["token", "--org", "a b", "--user", "u"],
+                                   ["reconcile", "x"], ["reconcile", "--org", "a b"], ["reconcile", "--event", "a b"],
+                                   ["reconcile", "--nonsense", "1"], ["status", "x"]], ids=" ".join)
 def test_wrong_words_are_wrong_usage(run_holdfast, words):
     done = run_holdfast(*words)
     assert done.returncode == USAGE and done.stderr.strip() and not done.stdout
@@ -370,6 +373,68 @@ def test_verify_of_one_event_does_not_look_at_others(node, client, admin, org, d
     verify(node, org, lived_in, DONE)
     done = node.command("verify", "--org", org)
     assert done.returncode == FAILED
+
+
+# --- reconcile and status ------------------------------------------------------------------------------------
+
+
+NOBODY = "redis://127.0.0.1:1/0"
+NO_POSTGRES = "postgresql://holdfast@127.0.0.1:1/nowhere"
+
+
+def lines_of(done):
+    """The lines about events, by event, and the last line."""
+    *lines, total = done.stdout.splitlines()
+    return {line.split()[1].rstrip(":"): line for line in lines}, total
+
+
+def test_reconcile_makes_redis_as_postgres(node, client, admin, org, db, redis):
+    first, second, untouched = (admin.make_event(3) for _ in range(3))
+    closed = admin.make_event(3, status="scheduled")
+    client.held(first, "A-1", "A-2")
+    client.held(second, "A-1")
+    redis.delete(f"{prefix(org, first)}:seat:A-1", f"{prefix(org, first)}:seat_holds")
+    redis.set(f"{prefix(org, second)}:seat:Z-1", "{}")
+    redis.rpush(f"{prefix(org, closed)}:seat:A-1", "x")
+    lines, total = lines_of(expect(node.command("reconcile", "--org", org), DONE))
+    assert lines.keys() == {first, second, untouched}
+    assert "held 2, restored 2, removed 0" in lines[first] and lines[first].startswith(org)
+    assert "held 1, restored 0, removed 1" in lines[second]
+    assert "held 0, restored 0, removed 0" in lines[untouched]
+    assert total == "3 events: restored 2, removed 1, failed 0"
+    for event in (first, second, untouched):
+        assert not differences(db, redis, org, event)
+    lines, total = lines_of(expect(node.command("reconcile", "--org", org, "--event", closed), DONE))
+    assert lines.keys() == {closed} and total == "1 events: restored 0, removed 1, failed 0"
+    assert lines_of(expect(node.command("reconcile", "--org", "nobody"), DONE))[1].startswith("0 events")
+    assert closed not in expect(node.command("reconcile"), DONE, first, second).stdout
+
+
+def test_reconcile_that_can_not_is_a_failure(log_folder, database_url, empty_redis, node, org):
+    expect(node.command("reconcile", "--org", org, "--event", "no-such-event"), FAILED, "no-such-event")
+    expect(Node(log_folder, database_url).command("reconcile"), FAILED, "redis_url")
+    expect(Node(log_folder, database_url, NOBODY).command("reconcile"), FAILED, "Redis")
+    assert expect(Node(log_folder, NO_POSTGRES, empty_redis).command("reconcile"), FAILED).stderr
+
+
+def test_status_shows_stores_nodes_and_sales(node, client, admin, org, db, redis):
+    event = admin.make_event(6)
+    client.held(event, "A-1", "A-2")
+    client.confirm(client.held(event, "A-3", cart="c2")["hold_id"]).expect(200)
+    done = expect(node.command("status"), DONE, f"{org} {event}  held 2, sold 1, available 3", node.node_id,
+                  f"at {node.settings['listen']}", redis.info("server")["run_id"])
+    assert not done.stderr
+    [(version, system)] = query(db, "SELECT current_setting('server_version'), system_identifier::text "
+                                "FROM pg_control_system()")
+    assert f"version {version}, system {system}" in done.stdout
+    assert "round trip" in done.stdout and "heartbeat" in done.stdout
+
+
+def test_status_without_a_store(log_folder, database_url, empty_redis):
+    expect(Node(log_folder, database_url).command("status"), DONE, "redis     off", "postgres  up")
+    expect(Node(log_folder, database_url, NOBODY).command("status"), DONE, "redis     down", "postgres  up")
+    done = expect(Node(log_folder, NO_POSTGRES, empty_redis).command("status"), FAILED, "postgres  down", "redis     up")
+    assert done.stderr
 
 
 # --- serve ---------------------------------------------------------------------------------------------------
