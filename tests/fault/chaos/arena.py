@@ -76,14 +76,6 @@ class ArenaNode(Node):
             "LD_PRELOAD": FAKETIME[0], "FAKETIME_TIMESTAMP_FILE": str(self.clock_file), "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1" if self.clocks == "wall" else "0", "NO_FAKE_STAT": "1"}
 
-    def command(self, *words, **more):
-        """Commands judge in the run's own time."""
-        clocks, self.clocks = self.clocks, None
-        try:
-            return super().command(*words, **more)
-        finally:
-            self.clocks = clocks
-
     def start_again(self, patience=60):
         """As a supervisor would: a node that ends before it is ready is started anew."""
         deadline = time.monotonic() + patience

@@ -21,7 +21,7 @@ from support.proxy import Proxy
 Fault = collections.namedtuple("Fault", "name weight target lasts run")
 TABLE = []
 
-MEAN_GAP_S = 1.6  # between the beginnings of two faults
+MEAN_GAP_S = 1.2  # between the beginnings of two faults
 BREATH_S = 1.5  # a target is left alone for so long after a fault
 DATABASE_BREATH_S = 6.0  # the one thing that nobody can do without
 
