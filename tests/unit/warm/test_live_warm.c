@@ -268,7 +268,9 @@ a_connection_lost_under_way_costs_one_call_and_the_events_trust(void **state)
     assert_true(warm_tier_trusts(tier, ORG, event));
     assert_true(warm_put(warm, &hold, 1));
     shutdown(warm->link.context->fd, SHUT_RDWR);
-    assert_false(warm_remove(warm, &hold, 1)); /* with the put's replies still due */
+    struct warm_hold elsewhere = hold;
+    elsewhere.event = SLICE_LITERAL("elsewhere");
+    assert_false(warm_remove(warm, &elsewhere, 1)); /* with the put's replies still due */
     assert_false(warm_collect(warm));
     assert_false(warm_tier_trusts(tier, ORG, event));
     assert_true(warm_put(warm, &hold, 1) && warm_collect(warm)); /* it connects anew */
