@@ -112,7 +112,8 @@ def assert_true(answer, db, org, event, seat_id):
         assert abs(time_of(shown["held_until"]) - row.held_until) < datetime.timedelta(milliseconds=1)
 
 
-def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, other, event, start_node, db, org):
+def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, other, start_node, redis, db, org):
+    event = admin.make_event(10 + len(WRONG))
     second = start_node(repair_interval="1s")  # a new event is compared, and trusted from then on, after this long
     seat_ids = iter([f"A-{number}" for number in range(1, 11)])
     told = []
@@ -131,6 +132,14 @@ def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, other, ev
     assert answer.json["mine"] is True and answer.json["held_until"] == hold["expires_at"]
     assert not other.at(second).seat(event, seat_id).json.get("mine")
     assert "X-Holdfast-Stale" not in answer.headers
+
+    value = redis.get(key_of(org, event, seat_id))
+    for number, make in enumerate(WRONG.values(), 11):  # trusted or not, these are not believed
+        redis.set(key_of(org, event, f"A-{number}"), make(json.loads(value), f"{org}/{event}/A-{number}"))
+        assert_true(other.at(second).seat(event, f"A-{number}"), db, org, event, f"A-{number}")
+    time.sleep(HOT_LEASE_S + 0.1)
+    assert other.at(second).seat(event, seat_id).headers["X-Holdfast-Tier"] == "postgres"
+    assert redis.get(key_of(org, event, seat_id)) == value
 
 
 def test_an_older_hold_is_asked_of_postgres_and_then_known(client, other, event, second, db, org):
