@@ -28,10 +28,22 @@ pg_array_fini(struct pg_array *array)
     buf_fini(&array->bytes);
 }
 
+/* A cell, then its text, padded so that the next cell is aligned. The text is copied, as cold.h has
+ * it: only what is a parameter by itself is borrowed until it is sent. */
+static size_t
+padded(size_t len)
+{
+    return (len + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
+}
+
 static void
 append(struct pg_array *array, struct cell cell)
 {
+    static const char padding[sizeof(int64_t)];
+
     buf_append(&array->bytes, &cell, sizeof(cell));
+    buf_append(&array->bytes, cell.text.ptr, cell.text.len);
+    buf_append(&array->bytes, padding, padded(cell.text.len) - cell.text.len);
     array->count++;
     array->has_null |= cell.null;
 }
@@ -152,13 +164,27 @@ pg_param_time(struct pg_params *params, struct db_time time)
 /* --- calls ------------------------------------------------------------------------------------ */
 
 static void
-scalar(const struct pg_params *params, int i, struct cell *cell)
+copy_array(struct call *call, const struct pg_array *array, struct cell *cells)
+{
+    const char *from = array->bytes.data;
+
+    for (int i = 0; i < array->count; i++) {
+        memcpy(&cells[i], from, sizeof(cells[i]));
+        from += sizeof(cells[i]);
+        if (cells[i].text.ptr != NULL)
+            cells[i].text = arena_copy(&call->arena, (struct slice){ from, cells[i].text.len });
+        from += padded(cells[i].text.len);
+    }
+}
+
+static void
+scalar(struct call *call, const struct pg_params *params, int i, struct cell *cell)
 {
     const char *value = params->values[i];
 
     switch (params->formats[i]) {
     case IS_TEXT:
-        cell->text = (struct slice){ value, (size_t)params->lengths[i] };
+        cell->text = arena_copy(&call->arena, (struct slice){ value, (size_t)params->lengths[i] });
         break;
     case IS_NUMBER:
         memcpy(&cell->number, value, sizeof(cell->number));
@@ -184,13 +210,10 @@ call_new(enum pg_statement statement, const struct pg_params *params)
         bool is_array = params->formats[i] == IS_ARRAY;
         int count = is_array ? array->count : 1;
         struct cell *cells = arena_alloc(&call->arena, ((size_t)count + 1) * sizeof(*cells));
-        if (!is_array)
-            scalar(params, i, &cells[0]);
-        else if (count > 0)
-            memcpy(cells, array->bytes.data, (size_t)count * sizeof(*cells));
-        for (int c = 0; c < count; c++)
-            if (cells[c].text.ptr != NULL)
-                cells[c].text = arena_copy(&call->arena, cells[c].text);
+        if (is_array)
+            copy_array(call, array, cells);
+        else
+            scalar(call, params, i, &cells[0]);
         call->params[i].count = count;
         call->params[i].cells = cells;
     }

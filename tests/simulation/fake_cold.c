@@ -460,6 +460,13 @@ maybe_cut(struct wire *wire, int64_t one_in)
                  chance_one_in(faults.silent_one_in));
 }
 
+/* When the client finds out about a cut by itself. */
+static int64_t
+reset_seen_us(const struct wire *wire)
+{
+    return wire->silent || wire->cut_us == NEVER ? NEVER : wire->cut_us + RESET_SEEN_US;
+}
+
 /* The next answer; NULL: the connection is lost (and dropped). */
 static struct answer *
 next_answer(struct pg *pg, struct mono_time deadline)
@@ -469,8 +476,7 @@ next_answer(struct pg *pg, struct mono_time deadline)
     while (wire != NULL) {
         struct answer *first = wire->answers;
         int64_t now_us = sim_now_us(), end_us = deadline.us;
-        int64_t reset_us =
-            wire->silent || wire->cut_us == NEVER ? NEVER : wire->cut_us + RESET_SEEN_US;
+        int64_t reset_us = reset_seen_us(wire);
         if (first != NULL && first->arrives_us <= wire->cut_us) {
             if (first->arrives_us <= now_us)
                 break;
@@ -886,7 +892,7 @@ bool
 pg_ready_until(struct pg *pg, struct mono_time deadline)
 {
     hf_assert(!pg->open);
-    if (pg->wire != NULL && pg->wire->cut_us + RESET_SEEN_US <= sim_now_us() && !pg->wire->silent)
+    if (pg->wire != NULL && reset_seen_us(pg->wire) <= sim_now_us())
         pg_drop(pg);
     if (pg->wire != NULL)
         return sim_now_us() - pg->clock_at_us < CLOCK_EVERY_US || observe_clock(pg, deadline);

@@ -136,9 +136,8 @@ static void *
 story(void *argument)
 {
     (void)argument;
-    node_start();
-    await_node();
     fiber_start("supervisor", GROUP_WORLD, 0, supervise, NULL);
+    await_node();
     fiber_start("inspector", GROUP_WORLD, 0, inspect, NULL);
     chaos_start();
     clients_start((int)chance_between(2, 8));
