@@ -209,7 +209,8 @@ def land_late(db, database_url, proxy, a_shot, answered_first):
 
 
 @pytest.mark.parametrize("what, answered_first", [
-    *((what, False) for what in ["a hold", "a hold with a key", *CHANGES]), ("a hold with a key", True), ("confirm", True)])
+    ("a hold", False), ("a hold with a key", False), *((what, False) for what in CHANGES),
+    ("a hold with a key", True), ("confirm", True)])
 def test_what_a_client_hears_of_a_commit_that_lands_after_the_cut_is_what_stands(
         start_node, proxied, database_url, admin, db, org, what, answered_first, prove):
     proxy, url = proxied(database_url)

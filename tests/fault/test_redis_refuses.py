@@ -70,7 +70,8 @@ def test_whatever_redis_replies_holds_go_on(start_node, admin, name, prove):
 # --- a real one that says no, and is cured ---------------------------------------------------------------------------
 
 ILLNESSES = {
-    "out of memory": (lambda redis: redis.config_set("maxmemory", "1"), lambda redis: redis.config_set("maxmemory", "0")),
+    "out of memory": (lambda redis: redis.config_set("maxmemory", "1"),
+                      lambda redis: redis.config_set("maxmemory", "0")),
     "a replica": (lambda redis: redis.execute_command("REPLICAOF", "127.0.0.1", "1"),
                   lambda redis: redis.execute_command("REPLICAOF", "NO", "ONE")),
     "a password": (lambda redis: redis.config_set("requirepass", "secret"),

@@ -9,7 +9,7 @@ WORDS = re.compile(rb"\*(\d+)\r\n")
 
 
 class FakeRedis:
-    """Answers each command with `reply`, bytes of the protocol ("-LOADING ...\\r\\n") or any others. A context manager."""
+    """Answers each command with `reply`: bytes of the protocol ("-LOADING ...\\r\\n"), or any. A context manager."""
 
     def __init__(self, reply):
         self.reply, self.commands = reply, 0

@@ -11,7 +11,6 @@ whole() puts right what the test before has left broken, so that one fault isn't
 import contextlib
 import os
 import shutil
-import time
 import uuid
 
 import psycopg2
@@ -110,7 +109,3 @@ class House:
 def redis_is_used(node):
     """Whether the node's breaker is closed and its last use of Redis worked."""
     return node.metrics()['holdfast_pool_up{pool="redis"}'] == 1
-
-
-def seconds_since(began):
-    return time.monotonic() - began

@@ -16,8 +16,8 @@ def why_not():
     """Why this machine can't have one; None if it can."""
     if os.geteuid() != 0:
         return "mounting a small disk takes root"
-    tried = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True,
-                           check=False)
+    mounting = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    tried = subprocess.run(mounting, capture_output=True, text=True, check=False)
     return tried.stderr.strip() or None
 
 
