@@ -60,7 +60,9 @@ seats_of AS MATERIALIZED (
     GROUP BY w.ord),
 dropped AS MATERIALIZED (
     SELECT d.ord, count(*) AS asked,
-        count(*) FILTER (WHERE EXISTS (SELECT 1 FROM want w WHERE w.ord = d.ord AND w.seat_id = d.seat)) AS found
+        count(*) FILTER (WHERE EXISTS (SELECT 1 FROM want w WHERE w.ord = d.ord AND w.seat_id = d.seat)) AS found,
+        count(*) FILTER (WHERE EXISTS (
+            SELECT 1 FROM ln l WHERE l.ord = d.ord AND l.seat_id = d.seat AND l.status = 'cancelled')) AS gone
     FROM drops d GROUP BY d.ord),
 strangers AS MATERIALIZED ( -- versions asked for of seats that the hold doesn't have
     SELECT x.ord FROM expect x
@@ -80,6 +82,7 @@ c AS MATERIALIZED (
         WHEN l.active = 0 AND r.what = 'cancel' THEN
             CASE WHEN l.last_status = 'converted' THEN 'hold_not_active' ELSE 'same' END
         WHEN l.active = 0 AND r.what = 'confirm' AND l.last_status = 'converted' THEN 'same'
+        WHEN l.active = 0 AND r.what = 'remove' AND r.repeat AND d.gone = d.asked THEN 'same'
         WHEN l.active = 0 THEN CASE WHEN l.last_status = 'expired' THEN 'hold_expired' ELSE 'hold_not_active' END
         WHEN l.paying OR s.paying THEN
             'payment_in_flight'

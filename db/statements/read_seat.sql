@@ -10,5 +10,5 @@ SELECT e.event_id IS NOT NULL AS event_exists, s.status, s.in_payment, s.version
 FROM (SELECT 1) one
 LEFT JOIN events e ON e.org_id = $1::text AND e.event_id = $2::text
 LEFT JOIN seats s ON s.org_id = $1 AND s.event_id = $2 AND s.seat_id = $3::text
-LEFT JOIN seat_holds h ON s.status = 'held' AND h.org_id = $1 AND h.event_id = $2 AND h.seat_id = $3
+LEFT JOIN seat_holds h ON s.status = 'held' AND h.org_id = s.org_id AND h.event_id = s.event_id AND h.seat_id = s.seat_id
     AND h.status = 'active' AND h.hold_id = s.hold_id
