@@ -9,8 +9,10 @@
 #include "holdfast/log.h"
 #include "holdfast/repair.h"
 
-#define RECONCILE_TIME_US (60 * (int64_t)TIME_US_PER_S) /* it walks all of Redis */
-#define AWAY              "Redis is off or can't be reached; nothing was changed."
+#define TIME_US                                                                                    \
+    (60 * (int64_t)TIME_US_PER_S) /* they read all of an event and walk all of Redis               \
+                                   */
+#define AWAY "Redis is off or can't be reached; nothing was changed."
 
 /* --- what the tiers have --------------------------------------------------------------- */
 
@@ -52,15 +54,16 @@ redis_may_be_used(const struct node *node)
 
 /* A Redis that fails is told as such; Postgres is what the answer can't do without. */
 static enum hf_status
-look_at_redis(struct api_call *call, struct desk_tools *tools, struct registry *registry)
+look_at_redis(struct api_call *call, struct desk_tools *tools, struct mono_time deadline,
+              struct registry *registry)
 {
     enum hf_status status = HF_OK;
 
     registry->redis_is_used = redis_may_be_used(tools->node);
     if (registry->redis_is_used)
         status = repair_event(tools->node, tools->pg, tools->warm, call_org(call), call->event,
-                              REPAIR_LOOK, call->deadline, &registry->redis);
-    if (status != HF_OVERLOADED || mono_now().us >= call->deadline.us)
+                              REPAIR_LOOK, deadline, &registry->redis);
+    if (status != HF_OVERLOADED || mono_now().us >= deadline.us)
         return status;
     registry->redis_is_used = false;
     return HF_OK;
@@ -69,20 +72,32 @@ look_at_redis(struct api_call *call, struct desk_tools *tools, struct registry *
 static enum hf_status
 look_at_tiers(struct api_call *call, struct desk_tools *tools, struct registry *registry)
 {
+    struct mono_time deadline = { mono_now().us + TIME_US };
     enum hf_status status = read_event(call, tools, &registry->db_count);
 
     if (status == HF_OK)
-        status = look_at_redis(call, tools, registry);
+        status = look_at_redis(call, tools, deadline, registry);
     if (status == HF_OK)
-        status = repair_hot_agrees(tools->node, tools->pg, call_org(call), call->event,
-                                   call->deadline, &registry->hot_count, &registry->hot_agrees);
+        status = repair_hot_agrees(tools->node, tools->pg, call_org(call), call->event, deadline,
+                                   &registry->hot_count, &registry->hot_agrees);
     return status;
 }
 
-/* --- the answer ---------------------------------------------------------------------------- */
-
 /* Columns of the report. */
 enum { NODE_ID, INCARNATION, ADDRESS, HEARTBEAT_AGE_MS };
+
+/* The looks may have taken longer than a request does. */
+static enum hf_status
+read_nodes(struct api_call *call, struct desk_tools *tools, struct pg_result **nodes)
+{
+    struct mono_time deadline = { mono_now().us + tools->node->config->request_timeout };
+
+    return call_outcome(
+        call, pg_run_text(tools->pg, pg_report_text(REPORT_NODES), 0, NULL, deadline, nodes),
+        tools->pg);
+}
+
+/* --- the answer ---------------------------------------------------------------------------- */
 
 static void
 write_nodes(struct json_writer *w, const struct pg_result *rows, const char *self)
@@ -148,10 +163,7 @@ registry_run(struct api_call *call, struct desk_tools *tools)
     enum hf_status status = look_at_tiers(call, tools, &registry);
 
     if (status == HF_OK)
-        status = call_outcome(
-            call,
-            pg_run_text(tools->pg, pg_report_text(REPORT_NODES), 0, NULL, call->deadline, &nodes),
-            tools->pg);
+        status = read_nodes(call, tools, &nodes);
     if (status == HF_OK) {
         write_registry(&body, &registry, nodes, tools->node->id);
         respond_json(call, 200, &body);
@@ -192,7 +204,7 @@ respond_reconciled(struct api_call *call, const struct repair_report *report)
 static void
 reconcile_run(struct api_call *call, struct desk_tools *tools)
 {
-    struct mono_time deadline = { mono_now().us + RECONCILE_TIME_US };
+    struct mono_time deadline = { mono_now().us + TIME_US };
     struct repair_report report = { 0 };
     int64_t held;
     enum hf_status status = read_event(call, tools, &held);

@@ -46,7 +46,7 @@ ask(const struct comparison *c, enum pg_statement statement, const struct pg_par
     if (pg_run(c->pg, statement, params, deadline, rows) == PG_DONE)
         return HF_OK;
     LOG_EVENT(LOG_INFO, "repair_without_postgres", log_text("error", pg_last_error(c->pg)));
-    return HF_STORE_UNAVAILABLE;
+    return mono_now().us >= c->deadline.us ? HF_OVERLOADED : HF_STORE_UNAVAILABLE;
 }
 
 static void

@@ -55,18 +55,22 @@ count_report(const struct repair_report *report, bool was_trusted)
     metric_observe(METRIC_REPAIR_SECONDS, (uint64_t)report->duration_us);
 }
 
+/* One line for each event that differed; `left` is what could not be mended. */
 static void
-log_report(const struct comparison *c)
+log_report(const struct comparison *c, enum hf_status status)
 {
     const struct repair_report *report = c->report;
+    const char *event = status != HF_OK ? "warm_tier_half_mended"
+                        : c->trusted    ? "warm_tier_drifted"
+                                        : "warm_tier_rebuilt";
 
-    if (report->restored == 0 && report->removed == 0 && c->left == 0)
+    if (report->restored == 0 && report->removed == 0 && report->differing == 0)
         return;
-    LOG_EVENT(c->trusted || c->left > 0 ? LOG_WARN : LOG_INFO,
-              c->trusted ? "warm_tier_drifted" : "warm_tier_rebuilt", log_slice("org", c->org),
-              log_slice("event_id", c->event), log_int("differing", report->differing),
-              log_int("restored", report->restored), log_int("removed", report->removed),
-              log_int("left", c->left), log_int("us", report->duration_us));
+    LOG_EVENT(c->trusted || status != HF_OK || !report->equal ? LOG_WARN : LOG_INFO, event,
+              log_slice("org", c->org), log_slice("event_id", c->event),
+              log_int("differing", report->differing), log_int("restored", report->restored),
+              log_int("removed", report->removed), log_int("left", status == HF_OK ? c->left : -1),
+              log_int("us", report->duration_us));
 }
 
 /* False: a store is away, or it is to stop; the others have to wait. */
@@ -90,7 +94,7 @@ mend_event(struct repair *repair, struct slice org, struct slice event)
     if (status == HF_EVENT_NOT_FOUND)
         return true;
     count_report(&report, c.trusted);
-    log_report(&c);
+    log_report(&c, status);
     repair->unequal += status == HF_OK && !report.equal;
     return status == HF_OK;
 }
