@@ -30,7 +30,7 @@ struct desk_job {
     struct desk_job *next;
     struct mono_time deadline;
     /* Exactly one of the two is called, on a thread of the desk; each must answer and free the
-     * job. Tools that `fail` gets may have no connections. */
+     * job. `fail` has no tools (NULL) where the job's time was up while all threads were busy. */
     void (*run)(struct desk_job *job, struct desk_tools *tools);
     /* Postgres can't be reached (HF_STORE_UNAVAILABLE), or the deadline passed in the queue
      * (HF_OVERLOADED). */

@@ -210,14 +210,13 @@ take_late_locked(struct desk *desk, struct mono_time now)
 static void
 answer_late(struct desk *desk)
 {
-    struct desk_tools nothing = { .node = desk->node };
     for (;;) {
         lock_take(&desk->lock);
         struct desk_job *job = take_late_locked(desk, mono_now());
         lock_drop(&desk->lock);
         if (job == NULL)
             return;
-        job->fail(job, &nothing,
+        job->fail(job, NULL,
                   engine_store_is_up(desk->node->engine) ? HF_OVERLOADED : HF_STORE_UNAVAILABLE);
         job_is_done(desk);
     }
