@@ -390,15 +390,16 @@ Belief = collections.namedtuple("Belief", "begin end user hold call")
 
 def check_beliefs(history, tables):
     """No two users believe at one time, both with reason, that a seat is theirs."""
-    del tables
     givings = beliefs_end(history)
     by_seat = collections.defaultdict(list)
     for call in history.calls:
         for hold in call.holds():
             if hold["user_id"] == call.user and hold["status"] in ("active", "converted"):
                 for seat in hold["seats"]:
-                    belief = belief_of(history, call, hold, givings[call.user, hold["hold_id"]], seat["seat_id"])
-                    by_seat[hold["event_id"], seat["seat_id"]].append(belief)
+                    key = (hold["event_id"], seat["seat_id"])
+                    taken = tables.by_version.get((*key, seat["version"]))
+                    belief = belief_of(history, call, hold, givings[call.user, hold["hold_id"]], seat["seat_id"], taken)
+                    by_seat[key].append(belief)
     for (event, seat), beliefs in by_seat.items():
         yield from overlaps(event, seat, beliefs)
 
@@ -412,13 +413,14 @@ def beliefs_end(history):
     return givings
 
 
-def belief_of(history, call, hold, givings, seat):
-    """From when it was judged (or heard) until its end as told, or until its owner may have given it away."""
+def belief_of(history, call, hold, givings, seat, taken):
+    """From when it was heard (a new one: from when it was judged) until its end as told, or until its owner may have
+    given it away."""
     end = float("inf") if hold["status"] == "converted" else \
         time_ms(hold["expires_at"]) / 1e3 - history.run.wall_minus_mono - TICK_S
     begin = call.end
-    if call.status == 201 and call.key is None:
-        begin = min(begin, time_ms(hold["created_at"]) / 1e3 - history.run.wall_minus_mono + TICK_S)
+    if call.status == 201 and taken is not None and taken.rid == call.rid:
+        begin = min(begin, history.mono(taken.at_us) + TICK_S)
     for giving in givings:
         whole = giving.op in ("cancel", "transfer") or seat in (giving.remove or ())
         if whole and giving.end > call.begin:
@@ -427,7 +429,7 @@ def belief_of(history, call, hold, givings, seat):
 
 
 def overlaps(event, seat, beliefs):
-    """In order of their begins; one that ends last so far is remembered, and the last one of another user."""
+    """In order of their begins, each beside what every other user has believed so far."""
     latest = {}  # user -> his belief with the latest end
     for belief in sorted((b for b in beliefs if b.begin < b.end), key=lambda b: b.begin):
         for user, other in latest.items():

@@ -26,12 +26,13 @@ def nodes_are_well(world):
 def await_health(world):
     """Buyers go on meanwhile: some things are only noticed when used."""
     deadline = time.monotonic() + HEAL_S
-    while True:
+    while world.market.is_open:
         try:
             trouble = nodes_are_well(world)
         except OSError as error:
             trouble = str(error)
         if trouble is None:
+            world.say("the nodes are well")
             return
         if time.monotonic() > deadline:
             world.history.finding("not_well", f"{HEAL_S} s after the last fault: {trouble}")

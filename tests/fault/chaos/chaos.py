@@ -8,6 +8,7 @@ faults are over, nodes must be well by themselves, tiers equal, free seats sella
 
 import argparse
 import collections
+import json
 import pathlib
 import random
 import secrets
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TESTS))
@@ -55,14 +57,17 @@ def storm(world, seed, duration):
     each_storm = faults.Storm(world, planned)
 
     def rage():
-        each_storm.run(world.market.began)
-        for name in world.arena.nodes:
-            world.node(name)
-        world.arena.mend()
-        world.say("the last fault has ended")
-        aftermath.await_health(world)
-        world.say("the nodes are well")
-        world.market.close()
+        try:
+            each_storm.run(world.market.began)
+            for name in world.arena.nodes:
+                world.node(name)
+            world.arena.mend()
+            world.say("the last fault has ended")
+            aftermath.await_health(world)
+        except Exception:
+            world.history.finding("trouble", traceback.format_exc())
+        finally:
+            world.market.close()
 
     world.market.open()
     raging = threading.Thread(target=rage)
@@ -72,11 +77,11 @@ def storm(world, seed, duration):
               patience=PATIENCE_S)
     finally:
         each_storm.stop()
+        world.market.close()
         raging.join()
 
 
 def run(seed, duration, results):
-    history = None
     with Arena(secret=secrets.token_hex(16)) as arena:
         history = History(results / "history.jsonl", org="org-chaos", seed=seed, duration=duration,
                           request_timeout_s=REQUEST_TIMEOUT_S)
@@ -121,7 +126,6 @@ def check_history(arena, results):
 
 
 def summarize(results):
-    import json
     calls, happened = collections.Counter(), collections.Counter()
     with open(results / "history.jsonl", encoding="utf-8") as lines:
         for line in map(json.loads, lines):
