@@ -1,4 +1,4 @@
--- Holds distinct free seats in random order: wrk ... -- TOKENS EVENTS SEATS_PER_EVENT SEED
+-- Holds distinct free seats in random order: wrk ... -- TOKENS EVENTS SEATS_PER_EVENT SEED [PAUSE_MS]
 -- All that can be made beforehand is: a request is three concatenations.
 local paths, heads, order
 local at = 0
@@ -25,6 +25,10 @@ function init(arguments)
         order[i], order[j] = order[j], order[i]
     end
     per_event = seats
+    local pause_ms = tonumber(arguments[5] or 0)
+    if pause_ms > 0 then -- each connection waits that long between two requests
+        delay = function() return pause_ms end
+    end
 end
 
 function request()
