@@ -213,7 +213,8 @@ struct hot_numbers {
 };
 void hot_table_numbers(struct hot_table *table, struct hot_numbers *numbers);
 
-/* Entries of one event with status held and not over at `now`. Walks everything; for admin use. */
+/* Seats of one event that are held and not over at `now` (holds without seats don't count). Walks
+ * everything; for admin use. */
 int64_t hot_table_count_held(struct hot_table *table, struct slice org, struct slice event,
                              struct db_time now);
 

@@ -61,13 +61,17 @@ HF_MUST_CHECK enum hf_status repair_event(struct node *node, struct pg *pg, stru
                                           enum repair_mode mode, struct mono_time deadline,
                                           struct repair_report *report);
 
-/*
- * Whether the hot table has of the event's seats what Postgres says, of those that it believes
- * anything of. *hot_count: seats that it has as held. Statuses as above.
- */
-HF_MUST_CHECK enum hf_status repair_hot_agrees(struct node *node, struct pg *pg, struct slice org,
-                                               struct slice event, struct mono_time deadline,
-                                               int64_t *hot_count, bool *agrees);
+struct repair_memory {
+    int64_t db_count;  /* seats held in Postgres, not over */
+    int64_t hot_count; /* held seats that the hot table has, whether it may be trusted or not */
+    bool agrees;       /* of the seats that it would act upon it has what Postgres says */
+};
+
+/* Compares the hot table with Postgres; statuses as above, but that no event is not told. */
+HF_MUST_CHECK enum hf_status repair_look_at_memory(struct node *node, struct pg *pg,
+                                                   struct slice org, struct slice event,
+                                                   struct mono_time deadline,
+                                                   struct repair_memory *memory);
 
 /* --- the events that the warm tier should know --------------------------------- */
 

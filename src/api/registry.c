@@ -17,17 +17,13 @@
 /* --- what the tiers have --------------------------------------------------------------- */
 
 struct registry {
-    int64_t db_count, hot_count, redis_count;
-    bool hot_agrees;
-    bool redis_is_used;
+    struct repair_memory memory;
     struct repair_report redis;
+    bool redis_is_used;
 };
 
-/* Columns of warm_event. */
-enum { EVENT_EXISTS, EVENT_HELD };
-
 static enum hf_status
-read_event(struct api_call *call, struct desk_tools *tools, int64_t *held)
+find_event(struct api_call *call, struct desk_tools *tools)
 {
     struct pg_params params;
     struct pg_result *rows = NULL;
@@ -37,10 +33,8 @@ read_event(struct api_call *call, struct desk_tools *tools, int64_t *held)
     pg_param_text(&params, call->event);
     enum hf_status status =
         call_outcome(call, call_read(call, tools, STATEMENT_WARM_EVENT, &params, &rows), tools->pg);
-    if (status == HF_OK && !pg_get_bool(rows, 0, EVENT_EXISTS))
+    if (status == HF_OK && !pg_get_bool(rows, 0, 0))
         status = HF_EVENT_NOT_FOUND;
-    if (status == HF_OK)
-        *held = pg_get_int(rows, 0, EVENT_HELD);
     pg_result_free(&rows);
     return status;
 }
@@ -73,13 +67,13 @@ static enum hf_status
 look_at_tiers(struct api_call *call, struct desk_tools *tools, struct registry *registry)
 {
     struct mono_time deadline = { mono_now().us + TIME_US };
-    enum hf_status status = read_event(call, tools, &registry->db_count);
+    enum hf_status status = find_event(call, tools);
 
     if (status == HF_OK)
         status = look_at_redis(call, tools, deadline, registry);
     if (status == HF_OK)
-        status = repair_hot_agrees(tools->node, tools->pg, call_org(call), call->event, deadline,
-                                   &registry->hot_count, &registry->hot_agrees);
+        status = repair_look_at_memory(tools->node, tools->pg, call_org(call), call->event,
+                                       deadline, &registry->memory);
     return status;
 }
 
@@ -119,7 +113,7 @@ write_nodes(struct json_writer *w, const struct pg_result *rows, const char *sel
 static void
 write_verdict(struct json_writer *w, const struct registry *registry)
 {
-    bool equal = registry->hot_agrees && registry->redis_is_used && registry->redis.equal;
+    bool equal = registry->memory.agrees && registry->redis_is_used && registry->redis.equal;
     const char *status = equal ? "ok" : registry->redis_is_used ? "stale" : "degraded";
     const char *message = "Memory, Redis and Postgres agree.";
 
@@ -127,7 +121,7 @@ write_verdict(struct json_writer *w, const struct registry *registry)
         message = "Redis is off or can't be reached; Postgres and memory do without it.";
     else if (!registry->redis.equal)
         message = "Redis differs from Postgres; it is repaired in time, at once by reconcile.";
-    else if (!registry->hot_agrees)
+    else if (!registry->memory.agrees)
         message = "This node's memory differs from Postgres.";
     json_field_bool(w, "consistent", equal);
     json_field_text(w, "status", slice_of(status));
@@ -142,13 +136,13 @@ write_registry(struct buf *body, const struct registry *registry, const struct p
 
     json_writer_init(&w, body);
     json_object_begin(&w);
-    json_field_int(&w, "hot_count", registry->hot_count);
+    json_field_int(&w, "hot_count", registry->memory.hot_count);
     json_name(&w, "redis_count");
     if (registry->redis_is_used && registry->redis.redis_count >= 0)
         json_int(&w, registry->redis.redis_count);
     else
         json_null(&w);
-    json_field_int(&w, "db_count", registry->db_count);
+    json_field_int(&w, "db_count", registry->memory.db_count);
     write_verdict(&w, registry);
     write_nodes(&w, nodes, self);
     json_object_end(&w);
@@ -206,8 +200,7 @@ reconcile_run(struct api_call *call, struct desk_tools *tools)
 {
     struct mono_time deadline = { mono_now().us + TIME_US };
     struct repair_report report = { 0 };
-    int64_t held;
-    enum hf_status status = read_event(call, tools, &held);
+    enum hf_status status = find_event(call, tools);
 
     if (status == HF_OK && !warm_tier_is_on(tools->node->tier))
         status = HF_OVERLOADED;

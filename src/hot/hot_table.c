@@ -585,7 +585,8 @@ shard_count_held_locked(struct shard *shard, struct slice event_text, struct db_
     }
     int64_t count = 0;
     for (struct hot_seat *seat = shard->seats; seat != NULL; seat = seat->hh.next) {
-        count += seat->event == event && seat->known && seat_is_held(seat, now, 0);
+        count += seat->event == event && seat->known && seat->seat[0] != '~' &&
+                 seat_is_held(seat, now, 0);
     }
     return count;
 }

@@ -83,21 +83,16 @@ compare_ask_page(const struct comparison *c, struct slice after, struct pg_resul
     return ask(c, STATEMENT_WARM_SEAT_PAGE, &params, rows);
 }
 
-/* Columns of warm_event. */
-enum { EVENT_EXISTS, EVENT_HELD };
-
 static enum hf_status
-find_event(struct comparison *c)
+find_event(const struct comparison *c)
 {
     struct pg_params params;
     struct pg_result *rows;
 
     begin_params(c, &params);
     enum hf_status status = ask(c, STATEMENT_WARM_EVENT, &params, &rows);
-    if (status != HF_OK)
-        return status;
-    c->report->db_count = pg_get_int(rows, 0, EVENT_HELD);
-    status = pg_get_bool(rows, 0, EVENT_EXISTS) ? HF_OK : HF_EVENT_NOT_FOUND;
+    if (status == HF_OK && !pg_get_bool(rows, 0, 0))
+        status = HF_EVENT_NOT_FOUND;
     pg_result_free(&rows);
     return status;
 }

@@ -14,6 +14,7 @@ struct memory_look {
     struct comparison *c;
     struct buf last;     /* the page's last seat */
     struct pg_array ids; /* seats of which memory says otherwise */
+    int64_t held;        /* in Postgres, and not over */
 };
 
 static bool
@@ -76,6 +77,19 @@ look_again(struct memory_look *look)
     return status;
 }
 
+static int64_t
+count_held(const struct comparison *c, const struct pg_result *rows)
+{
+    int64_t held = 0;
+
+    for (int row = 0; row < pg_rows(rows); row++) {
+        struct warm_want want;
+        warm_want_read(c, rows, row, &want);
+        held += want.need == NEED_HOLD;
+    }
+    return held;
+}
+
 static enum hf_status
 look_at_page(struct memory_look *look, bool *more)
 {
@@ -90,6 +104,7 @@ look_at_page(struct memory_look *look, bool *more)
     if (count > 0)
         buf_append_slice(&look->last, pg_get_text(rows, count - 1, WS_SEAT));
     *more = count == PORTION && !look->last.failed;
+    look->held += count_held(look->c, rows);
     take_differing(look, rows);
     pg_result_free(&rows);
     status = look_again(look);
@@ -98,7 +113,7 @@ look_at_page(struct memory_look *look, bool *more)
 }
 
 static enum hf_status
-look_at_all(struct comparison *c)
+look_at_all(struct comparison *c, int64_t *held)
 {
     struct memory_look look = { .c = c };
     enum hf_status status;
@@ -110,12 +125,13 @@ look_at_all(struct comparison *c)
         compare_rest(c, YIELD_US);
     pg_array_fini(&look.ids);
     buf_fini(&look.last);
+    *held = look.held;
     return status;
 }
 
 enum hf_status
-repair_hot_agrees(struct node *node, struct pg *pg, struct slice org, struct slice event,
-                  struct mono_time deadline, int64_t *hot_count, bool *agrees)
+repair_look_at_memory(struct node *node, struct pg *pg, struct slice org, struct slice event,
+                      struct mono_time deadline, struct repair_memory *memory)
 {
     struct comparison c = { .node = node,
                             .pg = pg,
@@ -126,10 +142,10 @@ repair_hot_agrees(struct node *node, struct pg *pg, struct slice org, struct sli
     struct db_time now = { 0 };
     int64_t error_us;
 
-    enum hf_status status = look_at_all(&c);
-    *agrees = status == HF_OK && c.left == 0;
-    *hot_count = 0;
+    *memory = (struct repair_memory){ 0 };
+    enum hf_status status = look_at_all(&c, &memory->db_count);
+    memory->agrees = status == HF_OK && c.left == 0;
     if (db_clock_read(node->clock, mono_now(), &now, &error_us))
-        *hot_count = hot_table_count_held(node->hot, org, event, now);
+        memory->hot_count = hot_table_count_held(node->hot, org, event, now);
     return status;
 }

@@ -125,6 +125,7 @@ read_page(struct portion *p)
             return HF_OVERLOADED;
         warm_want_read(p->c, p->rows, row, &look->want);
         p->count += look->want.need != NEED_UNKNOWN;
+        p->c->report->db_count += look->want.need == NEED_HOLD;
     }
     buf_clear(&p->last);
     buf_append_slice(&p->last, seat);

@@ -64,6 +64,13 @@ def test_it_agrees_after_every_kind_of_change(admin, client, other, event, org, 
     assert reconcile(admin, event) | {"duration_ms": 0} == {"restored": 0, "removed": 0, "duration_ms": 0}
 
 
+def test_holds_without_seats_do_not_count(admin, client):
+    event = admin.make_event(2, areas=[{"area_id": "floor", "name": "Floor", "capacity": 9}])
+    client.hold(event, areas=[{"area_id": "floor", "quantity": 2}]).expect(201)
+    client.hold(event, "A-1", areas=[{"area_id": "floor", "quantity": 2}], cart="c2").expect(201)
+    assert_agreed(registry(admin, event), 1)
+
+
 def test_it_tells_the_living_nodes(admin, node, event, start_node):
     second = start_node()
     nodes = {one["node_id"]: one for one in registry(admin, event)["nodes"]}
@@ -157,17 +164,19 @@ DAMAGE = {
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_stale_until_it_is_reconciled(admin, event, org, db, redis, lived_in, name):
     damage, restored, removed = DAMAGE[name]
+    damage(redis, prefix(org, event), lived_in["hold_id"])
+    done = reconcile(admin, event)
+    assert (done["restored"], done["removed"]) == (restored, removed), done
+    assert not differences(db, redis, org, event)
     assert_agreed(registry(admin, event), 3)
+    done = reconcile(admin, event)
+    assert (done["restored"], done["removed"]) == (0, 0), "once more changes nothing"
     damage(redis, prefix(org, event), lived_in["hold_id"])
     seen = registry(admin, event)
     assert (seen["status"], seen["consistent"], seen["db_count"]) == ("stale", False, 3), seen
     assert "Redis" in seen["message"]
-    done = reconcile(admin, event)
-    assert (done["restored"], done["removed"]) == (restored, removed), done
+    reconcile(admin, event)  # or the node's own repair, which a look that finds something wakes
     assert_agreed(registry(admin, event), 3)
-    assert not differences(db, redis, org, event)
-    done = reconcile(admin, event)
-    assert (done["restored"], done["removed"]) == (0, 0), "once more changes nothing"
 
 
 def test_equal_counts_are_no_agreement(admin, event, org, redis, lived_in):
@@ -198,9 +207,8 @@ def test_another_event_is_left_alone(admin, client, event, org, redis, lived_in)
     client.held(second, "A-1")
     planted = prefix(org, second) + ":seat:A-2"
     redis.set(planted, value_of())
-    reconcile(admin, event)
+    assert reconcile(admin, event)["removed"] == 0 and registry(admin, event)["status"] == "ok"
     assert redis.get(planted) is not None
-    assert registry(admin, second)["status"] == "stale" and registry(admin, event)["status"] == "ok"
     assert reconcile(admin, second)["removed"] == 1
 
 
@@ -212,7 +220,6 @@ def test_a_house_of_many_portions(admin, client, org, db, redis):
     redis.delete(*[key for n, key in enumerate(redis.scan_iter(prefix(org, event) + "*", count=1000)) if n % 3 == 0])
     redis.zadd(prefix(org, event) + ":seat_holds", {f"A-{n}:{uuid.uuid4()}:nobody": n for n in range(1, 5001)})
     redis.mset({f"{prefix(org, event)}:seat:A-{n}": value_of() for n in range(2001, 2301)})
-    assert registry(admin, event)["status"] == "stale"
     done = reconcile(admin, event)
     assert done["removed"] == 5300 and done["restored"] > 500
     assert not differences(db, redis, org, event)
