@@ -12,7 +12,7 @@ from checker import audit_checker
 from support.bystander import one_value, trigger
 from support.client import Client
 from support.node import Node, verify
-from support.swarm import allow_descriptors, drive, hold_shot, pause, shot, volley
+from support.swarm import allow_descriptors, ask, drive, hold_shot, pause, shot, volley
 from support.waiting import at_once, wait_until
 
 REQUEST_TIMEOUT_S = 1.5
@@ -216,6 +216,31 @@ def test_memory_refuses_while_the_store_is_away(broken):
     postgres.crash()
     wait_until(lambda: admin.hold_one(event, "A-2").code == "store_unavailable", what="the store is away")
     postgres.start()
+
+
+def test_a_node_drains_in_time_while_postgres_hangs_and_tells_nothing_that_is_not_so(own_postgres, log_folder, org):
+    node = Node(log_folder, own_postgres.url(), request_timeout="2s", drain_delay="200ms", drain_timeout="6s").start()
+    admin = Client(node, org, "admin-1", "admin")
+    event = admin.make_event(20)
+    own_postgres.pause()
+    wires = {f"A-{n}": ask(hold_shot(admin.as_user(f"user-{n}"), event, f"A-{n}")) for n in range(1, 21)}
+    wait_until(lambda: node.metrics()["holdfast_batches_total"] > 0, what="a transaction has been begun")
+    stopping = threading.Thread(target=node.stop)
+    start = time.monotonic()
+    stopping.start()
+    heard = {seat: wire.answer() for seat, wire in wires.items()}
+    stopping.join()
+    assert time.monotonic() - start < 6 + SLACK_S
+    assert {answer.code for answer in heard.values()} <= {"store_unavailable", "outcome_unknown"}, heard
+    own_postgres.resume()
+    with contextlib.closing(psycopg2.connect(own_postgres.url())) as db:
+        db.autocommit = True
+        wait_until(lambda: one_value(db, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+                                         " AND pid <> pg_backend_pid()") == 0, what="its sessions have ended")
+        for seat, answer in heard.items():
+            if answer.code == "store_unavailable":
+                assert one_value(db, "SELECT status FROM seats WHERE org_id = %s AND event_id = %s AND seat_id = %s",
+                                 (org, event, seat)) == "available", f"{seat} was said to be unchanged"
 
 
 # --- what dead nodes leave -------------------------------------------------------------------------------------------

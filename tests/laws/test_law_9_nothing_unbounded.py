@@ -1,10 +1,12 @@
 """Law 9: every queue has a limit and a defined answer when it is full."""
 
+import time
+
 import pytest
 
 from support.bystander import HOLD_ALL_WRITES, await_waiting, holding
 from support.client import Client
-from support.swarm import Wire, ask, drive, hold_shot, tally, volley
+from support.swarm import Wire, ask, drive, hold_shot, shot, tally, volley
 from support.waiting import wait_until
 
 
@@ -51,6 +53,29 @@ def test_where_too_many_are_parked_the_next_is_refused(small, event, db, databas
     assert claim.answer().status == 201
     assert {wire.answer().code for wire in wires if wire not in refused} == {"seat_taken"}
     prove(event)
+
+
+def test_what_waits_behind_a_busy_desk_is_answered_when_its_time_is_up(small, event, db, database_url):
+    """The one thread of the desk is busy with an import, which has time of its own."""
+    admin = small(desks=1, request_timeout="1s")
+    seats = "seat_id,section,row,number\n" + "".join(f"B-{n},main,B,{n}\n" for n in range(1, 4))
+    with holding(database_url, "LOCK TABLE seats IN EXCLUSIVE MODE") as bystander:
+        importing = Wire(admin.node)
+        importing.send(import_shot(admin, event, seats))
+        await_waiting(db)
+        start = time.monotonic()
+        waiting = [ask(shot(admin, "GET", f"/api/events/{event}/occupancy")) for _ in range(5)]
+        for wire in waiting:
+            assert_overloaded(wire.answer())
+        assert 0.5 < time.monotonic() - start < 1.5
+        bystander.release()
+    assert importing.answer().status in (200, 503)
+
+
+def import_shot(client, event, csv):
+    head = (f"POST /api/events/{event}/seats/import HTTP/1.1\r\nHost: holdfast\r\nAuthorization: Bearer {client.token}\r\n"
+            f"Content-Type: text/csv\r\nContent-Length: {len(csv)}\r\n\r\n")
+    return (head + csv).encode()
 
 
 def test_a_hot_table_that_is_full_takes_no_more_and_stays_right(small, org, prove):
