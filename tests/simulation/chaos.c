@@ -35,8 +35,10 @@ faults_draw(bool calm)
                               .redis_trip_us = chance_between(1, 10) * MS,
                               .stall_us = 1 * S,
                               .outlive_us = 100 * MS };
-    if (calm)
+    if (calm) { /* a statement that has to be repeated loses nothing */
+        faults.repeat_one_in = rarely(5, 12);
         return;
+    }
     faults.cut_one_in = rarely(50, 500);
     faults.cut_commit_one_in = rarely(4, 60);
     faults.silent_one_in = rarely(2, 6);

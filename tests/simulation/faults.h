@@ -28,7 +28,7 @@ struct faults {
 };
 extern struct faults faults;
 
-/* Draws them from the seed. Calm: delays only. */
+/* Draws them from the seed. Calm: delays and repetitions only, nothing is lost. */
 void faults_draw(bool calm);
 /* From now on the world is kind: to see that all comes to rest. */
 void faults_end(void);

@@ -178,7 +178,7 @@ check_grant(const struct op *op, struct db_clock *clock)
                       op->request_id.ptr, SLICE_ARG(hold->lines[i].seat));
     }
     bool grants = op->kind == OP_HOLD || op->kind == OP_EXTEND;
-    if (grants && !op->finished && hold->status == HOLD_ACTIVE &&
+    if (grants && !op->keyed && hold->status == HOLD_ACTIVE &&
         db_clock_read(clock, mono_now(), &now, &error_us) &&
         hold->held_until.us + 2 * error_us + CLOCK_US < store_now())
         violation("%s is granted a hold that is over", op->request_id.ptr);

@@ -29,12 +29,13 @@
 #define LOOK_US         (37 * MS)
 #define START_LIMIT_US  (60 * S)
 #define CALM_LATE_US    (600 * MS)
+#define REPEATS_LATE_US (4 * S)
 #define REAPER_SPARE_US (2500 * MS)
 
 /* --- one seed ----------------------------------------------------------------------------------
  */
 
-static bool calm, ending;
+static bool calm, repeats, ending;
 static int64_t busy_us;
 
 static void
@@ -101,11 +102,13 @@ await_node(void)
     }
 }
 
-/* As long as a hold may live and its end may be late. */
+/* How late a hold's end may be. In a calm seed the wheels alone have to see to it. */
 static int64_t
 late_us(void)
 {
-    return calm ? CALM_LATE_US : sim_config.reaper_interval_ms * MS + REAPER_SPARE_US;
+    if (calm)
+        return CALM_LATE_US + (repeats ? REPEATS_LATE_US : 0);
+    return sim_config.reaper_interval_ms * MS + REAPER_SPARE_US;
 }
 
 static void
@@ -163,6 +166,7 @@ play(uint64_t seed, bool aloud)
     calm = chance_one_in(8);
     busy_us = chance_between(4, 12) * S;
     faults_draw(calm);
+    repeats = faults.repeat_one_in > 0;
     draw_store();
     sim_node.warm = !chance_one_in(4);
     node_configure(calm);
