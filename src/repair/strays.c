@@ -99,11 +99,11 @@ read_key(struct trace *trace)
     trace->is_ours = id_is_valid(trace->seat);
 }
 
+/* An empty value counts as none where a seat's key is read, so only this walk sees it. */
 static bool
 key_is_stray(const struct trace *trace, const struct warm_want *want)
 {
-    (void)trace;
-    return !want->exists;
+    return !want->exists || (trace->text.len == 0 && want->need == NEED_NOTHING);
 }
 
 static const struct stray_kind keys = { walk_keys, read_key, key_is_stray, warm_drop_seats };

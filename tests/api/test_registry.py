@@ -146,6 +146,7 @@ DAMAGE = {
     "a key of another type on a free seat": (lambda r, p, h: r.hset(f"{p}:seat:A-6", "x", "y"), 0, 1),
     "a megabyte on a free seat": (lambda r, p, h: r.set(f"{p}:seat:A-6", "x" * 1_000_000), 0, 1),
     "no text on a free seat": (lambda r, p, h: r.set(f"{p}:seat:A-6", b"\xff\x00\xfe"), 0, 1),
+    "an empty value on a free seat": (lambda r, p, h: r.set(f"{p}:seat:A-6", ""), 0, 1),
     "a key of a seat that never was": (lambda r, p, h: r.set(f"{p}:seat:Z-99", value_of()), 0, 1),
     "a key of a seat that can't be": (lambda r, p, h: r.set(f"{p}:seat:no id", value_of()), 0, 1),
     "a member of a hold that is over": (
