@@ -48,7 +48,8 @@ TICK_S = 0.002
 SHOWN_OF_A_KIND = 10
 
 Violation = collections.namedtuple("Violation", "kind detail lines")
-Change = collections.namedtuple("Change", "id event seat area version action hold user at_us until_us reason quantity rid")
+Change = collections.namedtuple(
+    "Change", "id event seat area version action hold user at_us until_us reason quantity rid")
 Line = collections.namedtuple("Line", "event seat area hold user status until_us quantity")
 SeatRow = collections.namedtuple("SeatRow", "event seat status hold user version")
 AreaRow = collections.namedtuple("AreaRow", "event area capacity held sold")
@@ -158,7 +159,7 @@ def time_ms(text):
     return round(told.timestamp() * 1000)
 
 
-# --- answers that no client of ours should get -----------------------------------------------------------------
+# --- answers that no client of ours should get ---------------------------------------------------------------
 
 
 def check_findings(history, _):
@@ -195,7 +196,7 @@ def check_punctuality(history, _):
             yield Violation("late", f"{call.op} at {call.node} took {took:.1f} s", [call])
 
 
-# --- what was told ---------------------------------------------------------------------------------------------
+# --- what was told -------------------------------------------------------------------------------------------
 
 
 def check_told(history, tables):
@@ -277,7 +278,7 @@ def check_denials(history, tables):
             yield Violation("denied", f"{call.hold} stood in Postgres", [call])
 
 
-# --- what stands -------------------------------------------------------------------------------------------------
+# --- what stands ---------------------------------------------------------------------------------------------
 
 
 def check_stands(history, tables):
@@ -382,7 +383,7 @@ def step_problem(before, change):
     return None
 
 
-# --- beliefs -------------------------------------------------------------------------------------------------------
+# --- beliefs -------------------------------------------------------------------------------------------------
 
 
 Belief = collections.namedtuple("Belief", "begin end user hold call")
@@ -441,7 +442,7 @@ def overlaps(event, seat, beliefs):
             latest[belief.user] = belief
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------------------
 
 
 class Ownership:
@@ -494,7 +495,7 @@ def check_refusals(history, tables):
                 yield Violation("own_refused", f"{call.event}/{seat} was {call.user}'s own", [call])
 
 
-# --- reads ---------------------------------------------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------------------
 
 
 class Told:
@@ -537,10 +538,10 @@ def shown_seats(call):
 
 
 def check_reads(history, tables):
-    """Only what was committed is shown; nothing older than it may be. What Redis served proves nothing."""
+    """Only what was committed is shown; nothing older than it may be, unless the answer says that it may be stale."""
     everywhere, at_node = told_versions(history, tables)
     for call in history.calls:
-        if call.op not in ("read_seat", "read_map") or call.status != 200 or call.tier == "redis":
+        if call.op not in ("read_seat", "read_map") or call.status != 200 or (call.stale and call.tier == "redis"):
             continue
         for seat, status, version, until, mine in shown_seats(call):
             change = tables.by_version.get((call.event, seat, version))
@@ -548,9 +549,9 @@ def check_reads(history, tables):
             if problem:
                 yield Violation("shown_untrue", f"{seat} {status} version {version} until {until}: {problem}", [call])
                 continue
-            fresh_s = 0.0 if call.tier == "postgres" else STALE_S
-            least = max(everywhere[call.event, seat].at(call.begin - fresh_s),
-                        at_node[call.event, seat, call.node].at(call.begin))
+            least = everywhere[call.event, seat].at(call.begin - (0.0 if call.tier == "postgres" else STALE_S))
+            if call.tier != "redis":
+                least = max(least, at_node[call.event, seat, call.node].at(call.begin))
             if version < least and not call.stale:
                 yield Violation("shown_stale", f"{seat}: version {version}, {least} was told before", [call])
 
@@ -578,7 +579,7 @@ def shown_problem(history, call, change, status, version, until, mine):
     return None
 
 
-# --- after it all ----------------------------------------------------------------------------------------------------
+# --- after it all --------------------------------------------------------------------------------------------
 
 
 def check_sellable(history, tables):

@@ -75,8 +75,9 @@ class World:
 
     def audit(self, version, action, hold=H1, when=0, until=100, user="u", reason=None, seat="A", rid=None, area=None,
               quantity=None):
-        self.sql("INSERT INTO audit_log (org_id, event_id, seat_id, area_id, version, action, quantity, hold_id, user_id,"
-                 " at, held_until, reason, request_id) VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        self.sql("INSERT INTO audit_log (org_id, event_id, seat_id, area_id, version, action, quantity, hold_id,"
+                 " user_id, at, held_until, reason, request_id)"
+                 " VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                  self.org, None if area else seat, area, version, action, quantity, hold, user, at(when), at(until),
                  reason, rid)
 
@@ -127,10 +128,11 @@ def sold(world, when=50):
 
 
 def confirmed(world, **more):
-    world.call("r2", "confirm", 49, 51, 200, body=told(status="converted", seats=[("A", 2)], tickets=1), hold=H1, **more)
+    world.call("r2", "confirm", 49, 51, 200, hold=H1, **more,
+               body=told(status="converted", seats=[("A", 2)], tickets=1))
 
 
-# --- true histories ----------------------------------------------------------------------------------------------
+# --- true histories ------------------------------------------------------------------------------------------
 
 
 def test_a_hold_a_refusal_and_a_sale_are_true(world):
@@ -180,7 +182,7 @@ def test_an_area_that_is_held_twice_with_two_carts_is_true(world):
     assert world.kinds() == set()
 
 
-# --- what no client should hear --------------------------------------------------------------------------------
+# --- what no client should hear ------------------------------------------------------------------------------
 
 
 def test_what_the_run_saw_itself_is_told(world):
@@ -213,7 +215,7 @@ def test_a_late_answer_is_found_unless_its_node_stood_still(world, status, code)
     assert world.kinds() == set()
 
 
-# --- told, but not so -------------------------------------------------------------------------------------------
+# --- told, but not so ----------------------------------------------------------------------------------------
 
 
 def test_a_201_without_its_row_is_found(world):
@@ -317,7 +319,7 @@ def test_a_hold_that_stands_and_is_denied_is_found(world):
     assert world.kinds() == {"denied"}
 
 
-# --- stands, but not told --------------------------------------------------------------------------------------
+# --- stands, but not told ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status, code", [(409, "seat_contended"), (503, "store_unavailable"), (503, "overloaded"),
@@ -381,7 +383,7 @@ def test_what_was_asked_for_otherwise_is_found(world, op, more):
     assert world.kinds() == {"other_than_asked"}
 
 
-# --- once ------------------------------------------------------------------------------------------------------------
+# --- once ----------------------------------------------------------------------------------------------------
 
 
 def test_a_key_that_was_done_twice_is_found(world):
@@ -411,7 +413,7 @@ def test_a_cart_that_got_its_area_twice_is_found(world):
     assert world.kinds() == {"done_twice"}
 
 
-# --- the story of a seat -------------------------------------------------------------------------------------------------
+# --- the story of a seat -------------------------------------------------------------------------------------
 
 
 def test_a_sale_to_one_who_did_not_hold_it_is_found(world):
@@ -443,7 +445,7 @@ def test_a_hold_that_was_ended_early_is_found(world):
     assert world.kinds() == {"ended_early"}
 
 
-# --- beliefs ---------------------------------------------------------------------------------------------------------------
+# --- beliefs -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("giving", [None, {"op": "extend"}, {"op": "cancel", "status": 503, "code": "overloaded"}])
@@ -468,7 +470,7 @@ def test_a_sold_seat_is_believed_for_ever(world):
     assert "two_believe" in world.kinds()
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------------------
 
 
 def refused(world, begin, code="seat_taken", user="v"):
@@ -510,21 +512,22 @@ def test_taken_to_its_own_holder_is_found(world):
     assert world.kinds() == {"taken_by_nobody"}
 
 
-# --- reads -----------------------------------------------------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------------------
 
 
-def shown(world, begin, status="held", version=1, until=100, tier="postgres", user="v", node="n1", **more):
+def shown(world, begin, status="held", version=1, until=100, tier="postgres", user="v", node="n1", stale=None, **more):
     body = {"seat_id": "A", "status": status, "version": version} | more
     if until is not None:
         body["held_until"] = told_time(until)
-    world.call(f"r-{begin}", "read_seat", begin, status=200, body=body, tier=tier, user=user, node=node)
+    world.call(f"r-{begin}", "read_seat", begin, status=200, body=body, tier=tier, user=user, node=node, stale=stale)
 
 
 @pytest.mark.parametrize("wrong", [{"version": 2}, {"status": "available"}, {"status": "sold"}, {"until": 101},
                                    {"mine": True}])
-def test_a_read_of_what_never_was_is_found(world, wrong):
+@pytest.mark.parametrize("tier", ["hot", "redis", "postgres"])
+def test_a_read_of_what_never_was_is_found(world, wrong, tier):
     still_held(world)
-    shown(world, 10, **wrong)
+    shown(world, 10, tier=tier, **wrong)
     assert world.kinds() == {"shown_untrue"}
 
 
@@ -540,7 +543,8 @@ def test_a_hold_that_is_over_may_be_shown_as_free(world):
     assert world.kinds() == set()
 
 
-@pytest.mark.parametrize("tier, node, begin", [("postgres", "n2", 50.2), ("hot", "n1", 50.2), ("hot", "n2", 54)])
+@pytest.mark.parametrize("tier, node, begin", [("postgres", "n2", 50.2), ("hot", "n1", 50.2), ("hot", "n2", 54),
+                                               ("redis", "n1", 54)])
 def test_a_read_that_is_older_than_it_may_be_is_found(world, tier, node, begin):
     freed_at_50(world)
     shown(world, begin, tier=tier, node=node)
@@ -548,13 +552,19 @@ def test_a_read_that_is_older_than_it_may_be_is_found(world, tier, node, begin):
 
 
 @pytest.mark.parametrize("tier, node", [("hot", "n2"), ("redis", "n1")])
-def test_another_nodes_memory_may_be_a_little_old_and_redis_proves_nothing(world, tier, node):
+def test_another_nodes_memory_and_redis_may_be_a_little_old(world, tier, node):
     freed_at_50(world)
     shown(world, 51, tier=tier, node=node)
     assert world.kinds() == set()
 
 
-# --- the end -----------------------------------------------------------------------------------------------------------------
+def test_what_says_that_it_may_be_stale_may_be(world):
+    freed_at_50(world)
+    shown(world, 80, tier="redis", stale="true")
+    assert world.kinds() == set()
+
+
+# --- the end -------------------------------------------------------------------------------------------------
 
 
 def test_a_free_seat_that_nobody_could_get_is_found(world):
@@ -583,7 +593,7 @@ def test_a_history_without_its_first_line_is_no_history(world):
     assert world.kinds() == {"no_history"}
 
 
-# --- the program -------------------------------------------------------------------------------------------------------------
+# --- the program ---------------------------------------------------------------------------------------------
 
 
 def run_program(world, tmp_path):

@@ -47,11 +47,11 @@ def hold_the_tail(world):
     def hold_one(number):
         node = market.nodes[number % len(market.nodes)]
         user = Client(node, market.org, f"tail-{number}")
+        seats = [f"T-{number + 1}"]
+        body = {"event_id": TAIL_EVENT, "cart_token": "tail", "seat_ids": seats}
         for _ in range(20):
-            seat_id = f"T-{number + 1}"
-            answer = yield from market.call(
-                user, "hold", "POST", "/api/holds", {"event_id": TAIL_EVENT, "cart_token": "tail", "seat_ids": [seat_id]},
-                node=node, event=TAIL_EVENT, seats=[seat_id], cart="tail")
+            answer = yield from market.call(user, "hold", "POST", "/api/holds", body, node=node, event=TAIL_EVENT,
+                                            seats=seats, cart="tail")
             if answer is not None and answer.status in (200, 201):
                 return user, answer.json["hold_id"]
             yield pause(0.25)

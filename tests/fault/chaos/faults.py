@@ -148,7 +148,7 @@ def sessions_terminated(world, _, __):
     yield
 
 
-# --- between a node and its stores -----------------------------------------------------------------------------
+# --- between a node and its stores ---------------------------------------------------------------------------
 
 
 def through_proxy(weight, least_s, most_s, postgres=True, redis=True):
@@ -215,10 +215,11 @@ def write_lost(proxy, draw):
     proxy.disarm()
 
 
-# --- the schedule ----------------------------------------------------------------------------------------------
+# --- the schedule --------------------------------------------------------------------------------------------
 
 TARGETS = {
-    "node": NODES, "clock": tuple(f"{node}'s clock" for node in FAKED_CLOCKS), "redis": ("redis",), "postgres": ("postgres",),
+    "node": NODES, "clock": tuple(f"{node}'s clock" for node in FAKED_CLOCKS),
+    "redis": ("redis",), "postgres": ("postgres",),
     "postgres-way": tuple(f"{node}>postgres" for node in NODES), "redis-way": tuple(f"{node}>redis" for node in NODES),
 }
 
@@ -249,7 +250,7 @@ def plan(seed, duration):
     return planned
 
 
-# --- the run -----------------------------------------------------------------------------------------------------
+# --- the run -------------------------------------------------------------------------------------------------
 
 
 class Storm:

@@ -14,9 +14,11 @@ def set_key(org, event):
     return f"holdfast:{{org:{org}:event:{event}}}:seat_holds"
 
 
-def value(user, expires_at, version):
+def value(user, expires_at, version, of):
+    """`of`: the seat that it claims to be of."""
     return json.dumps({"hold_id": str(uuid.uuid4()), "user_id": user, "cart_token": "planted", "expires_at": expires_at,
-                       "held_at": "2020-01-01T00:00:00.000Z", "version": version}, separators=(",", ":"))
+                       "held_at": "2020-01-01T00:00:00.000Z", "seat": of, "as_of": "2020-01-01T00:00:00.000Z",
+                       "version": version}, separators=(",", ":"))
 
 
 def plant(redis, draw, org, event, seats, remembered):
@@ -39,15 +41,16 @@ def no_json(redis, org, event, seat, _):
 
 def foreign(redis, org, event, seat, _):
     """As another organization's key would read."""
-    redis.set(seat_key(org, event, seat), value("a-stranger", "2099-01-01T00:00:00.000Z", 7), px=60000)
+    theirs = value("a-stranger", "2099-01-01T00:00:00.000Z", 7, f"another-{org}/{event}/{seat}")
+    redis.set(seat_key(org, event, seat), theirs, px=60000)
 
 
 def without_end(redis, org, event, seat, _):
-    redis.set(seat_key(org, event, seat), value("buyer-1", "2020-01-01T00:00:05.000Z", 3))
+    redis.set(seat_key(org, event, seat), value("buyer-1", "2020-01-01T00:00:05.000Z", 3, f"{org}/{event}/{seat}"))
 
 
 def far_future(redis, org, event, seat, _):
-    redis.set(seat_key(org, event, seat), value("buyer-1", "2199-01-01T00:00:00.000Z", 2**52))
+    redis.set(seat_key(org, event, seat), value("buyer-1", "2199-01-01T00:00:00.000Z", 2**52, f"{org}/{event}/{seat}"))
 
 
 def old_truth(redis, org, event, seat, remembered):
