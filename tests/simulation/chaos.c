@@ -7,7 +7,6 @@
  */
 #include <stdio.h>
 
-#include "fake_cold.h"
 #include "fake_warm.h"
 #include "faults.h"
 #include "engine_internal.h" /* hold_lock_key */
@@ -15,6 +14,7 @@
 #include "oracle.h"
 #include "sim.h"
 #include "store.h"
+#include "wire.h"
 
 #define RIVAL "n2"
 

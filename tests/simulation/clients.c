@@ -20,7 +20,7 @@
 #define HOLDS_KNOWN 24
 #define AT_ONCE_MAX 4
 #define SEATS_OF_OP 3
-#define SLACK_US    (600 * MS) /* how late an answer may be */
+#define SLACK_US    (200 * MS) /* how late an answer may be */
 #define THINK_US    (400 * MS)
 #define BODY_BYTES  200
 

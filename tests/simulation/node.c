@@ -9,12 +9,12 @@
 #include <stdlib.h>
 
 #include "clients.h"
-#include "fake_cold.h"
 #include "faults.h"
 #include "holdfast/upkeep.h"
 #include "oracle.h"
 #include "sim.h"
 #include "store.h"
+#include "wire.h"
 
 #define LOOPS           2
 #define LOOP_STACK      (256 * 1024)

@@ -1,7 +1,7 @@
 /*
  * simulation.c - runs seeds, each in a process of its own, and tells which of them found something.
  *
- *   holdfast_simulation [--seeds N] [--from SEED] [--jobs N] [--minutes M] [--digests]
+ *   holdfast_simulation [--seeds N] [--from SEED] [--jobs N] [--minutes M] [--digests] [--go-on]
  *   holdfast_simulation --seed S [--trace]
  *   holdfast_simulation --repeatable N      each of N seeds gives the same digest twice
  *
@@ -192,7 +192,7 @@ static struct options {
     uint64_t seeds, from, seed, repeatable;
     int64_t minutes;
     int jobs;
-    bool one, aloud, digests;
+    bool one, aloud, digests, go_on;
 } options = { .seeds = 1000, .from = 1, .jobs = 2 };
 
 static struct client_counts sum;
@@ -249,24 +249,23 @@ job_end(struct job *job, struct result *result)
     return true;
 }
 
-/* Seeds in their order, `jobs` at a time; the first that fails ends it. */
+/* Seeds in their order, `jobs` at a time; the first that fails ends it, unless told to go on. */
 static bool
 play_many(time_t end)
 {
     struct job jobs[JOBS_MAX] = { { 0 } };
     struct result result;
-    bool good = true;
 
-    for (uint64_t i = 0; good && i < options.seeds && (end == 0 || time(NULL) < end); i++) {
+    for (uint64_t i = 0; i < options.seeds && (end == 0 || time(NULL) < end); i++) {
         struct job *job = &jobs[i % (uint64_t)options.jobs];
-        if (job->pid != 0)
-            good = job_end(job, &result);
+        if (job->pid != 0 && !job_end(job, &result) && !options.go_on)
+            break;
         *job = job_start(options.from + i);
     }
     for (int i = 0; i < options.jobs; i++)
         if (jobs[i].pid != 0)
-            good = job_end(&jobs[i], &result) && good;
-    return good;
+            (void)job_end(&jobs[i], &result);
+    return failed == 0;
 }
 
 static bool
@@ -303,7 +302,7 @@ static int
 usage(void)
 {
     fprintf(stderr, "usage: holdfast_simulation [--seeds N] [--from SEED] [--jobs N] [--minutes M] "
-                    "[--digests]\n"
+                    "[--digests] [--go-on]\n"
                     "       holdfast_simulation --seed S [--trace]\n"
                     "       holdfast_simulation --repeatable N\n");
     return 2;
@@ -341,6 +340,8 @@ take_options(int argc, char **argv)
             options.aloud = true;
         else if (strcmp(argv[i], "--digests") == 0)
             options.digests = true;
+        else if (strcmp(argv[i], "--go-on") == 0)
+            options.go_on = true;
         else if (!take_option(argv[i], argv[i + 1]))
             return false;
         else

@@ -137,21 +137,26 @@ struct key_row *tx_add_key(struct tx *tx);
 bool tx_sees_key(const struct tx *tx, const struct key_row *key);
 void store_copy_name(char to[NAME_BYTES], struct slice from);
 
-/* --- statements (statements.c) ------------------------------------------------------------- */
-
-/* Runs one. NULL: it failed with *sqlstate. */
-struct pg_result *store_run(struct tx *tx, const struct call *call, const char **sqlstate);
+/* --- lines of holds (lines.c) ------------------------------------------------------------ */
 
 #define LINES_OF_HOLD_MAX 32
 
-/* For whoever changes rows beside the node. hold NULL: any. */
+/* hold NULL: of any hold. NULL: there is none. */
 struct line_row *store_active_line(const struct tx *tx, const struct uuid *hold, int seat);
+/* Held and not over, or sold: what a limit counts. only_hold NULL: of any hold; else its active
+ * ones. */
+int store_units_of(const struct tx *tx, const char *user, const struct uuid *only_hold);
 /* False: another transaction has written it. */
 bool store_close_line(struct tx *tx, struct line_row *line, enum hold_status status,
                       const char *reason, int64_t now);
 /* In the order of their numbers. */
 int store_lines_of(const struct tx *tx, const struct uuid *hold,
                    struct line_row *lines[LINES_OF_HOLD_MAX]);
+
+/* --- statements (statements.c) ------------------------------------------------------------- */
+
+/* Runs one. NULL: it failed with *sqlstate. */
+struct pg_result *store_run(struct tx *tx, const struct call *call, const char **sqlstate);
 
 /* --- nodes (store.c): the table of living nodes ----------------------------------------------- */
 
