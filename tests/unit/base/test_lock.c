@@ -13,7 +13,7 @@
 #include "holdfast/clock.h"
 #include "holdfast/lock.h"
 
-static struct lock queue, shard, shard_two, done;
+static struct lock queue, shard, shard_two, tokens;
 
 static int
 locks_setup(void **state)
@@ -22,7 +22,7 @@ locks_setup(void **state)
     lock_init(&queue, LOCK_QUEUE);
     lock_init(&shard, LOCK_SHARD);
     lock_init(&shard_two, LOCK_SHARD);
-    lock_init(&done, LOCK_DONE);
+    lock_init(&tokens, LOCK_TOKENS);
     return 0;
 }
 
@@ -33,7 +33,7 @@ locks_teardown(void **state)
     lock_fini(&queue);
     lock_fini(&shard);
     lock_fini(&shard_two);
-    lock_fini(&done);
+    lock_fini(&tokens);
     return 0;
 }
 
@@ -42,9 +42,9 @@ take_and_drop_in_order(void)
 {
     lock_take(&queue);
     lock_take(&shard);
-    lock_take(&done);
+    lock_take(&tokens);
     lock_assert_held(&shard);
-    lock_drop(&done);
+    lock_drop(&tokens);
     lock_drop(&shard);
     lock_drop(&queue);
 }
@@ -141,12 +141,12 @@ locks_may_be_dropped_in_any_order(void **state)
     (void)state;
     lock_take(&queue);
     lock_take(&shard);
-    lock_take(&done);
+    lock_take(&tokens);
     lock_drop(&shard);
     lock_assert_held(&queue);
-    lock_assert_held(&done);
+    lock_assert_held(&tokens);
     lock_drop(&queue);
-    lock_drop(&done);
+    lock_drop(&tokens);
     take_and_drop_in_order();
     assert_true(dies_quietly(drop_out_of_order_then_take_a_lower_rank));
 }
