@@ -11,8 +11,7 @@
  *   holdfast:{org:<org>:event:<event>}:seat:<seat>      STRING, JSON, TTL = hold + 60 s
  *   holdfast:{org:<org>:event:<event>}:seat_holds       ZSET "<seat>:<hold>:<user>", score Unix ms
  *   holdfast:{org:<org>:event:<event>}:hold:<id>:meta   HASH
- *   holdfast:mark                                       STRING, a random id without TTL
- * (warm_watch)
+ *   holdfast:mark                                       STRING, a random id, no TTL (warm_watch)
  */
 #ifndef HOLDFAST_WARM_H
 #define HOLDFAST_WARM_H

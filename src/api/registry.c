@@ -12,7 +12,7 @@
 #define TIME_US                                                                                    \
     (60 * (int64_t)TIME_US_PER_S) /* they read all of an event and walk all of Redis               \
                                    */
-#define AWAY "Redis is off or can't be reached; nothing was changed."
+#define AWAY "Redis is off or can't be reached; what was put right before that stays so."
 
 /* --- what the tiers have --------------------------------------------------------------- */
 
