@@ -83,9 +83,6 @@ c AS MATERIALIZED (
             CASE WHEN l.last_status = 'converted' THEN 'hold_not_active' ELSE 'same' END
         WHEN l.active = 0 AND r.what = 'confirm' AND l.last_status = 'converted' THEN 'same'
         WHEN l.active = 0 AND r.what = 'remove' AND r.repeat AND d.gone = d.asked THEN 'same'
-        WHEN l.active = 0 AND r.what = 'remove' AND r.repeat AND NOT EXISTS (
-            SELECT 1 FROM drops x WHERE x.ord = r.ord AND NOT EXISTS (
-                SELECT 1 FROM ln n WHERE n.ord = r.ord AND n.seat_id = x.seat AND n.status = 'cancelled')) THEN 'same'
         WHEN l.active = 0 THEN CASE WHEN l.last_status = 'expired' THEN 'hold_expired' ELSE 'hold_not_active' END
         WHEN l.paying OR s.paying THEN
             'payment_in_flight'
