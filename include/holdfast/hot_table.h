@@ -96,6 +96,11 @@ void hot_table_distrust(struct hot_table *table);
 /* A request that may be parked; embed it as the first member. */
 struct hot_waiter {
     struct hot_waiter *next;
+    struct mono_time until; /* the caller's: see hot_table_take_late; 0: however long it takes */
+
+    /* the table's own: the first that waits for a seat stands in a list of its shard */
+    struct hot_waiter *before, *after;
+    struct hot_seat *seat;
 };
 
 enum hot_answer {
@@ -149,6 +154,12 @@ int hot_table_order(const struct hot_table *table, const struct seat_key *a,
 void hot_table_settle(struct hot_table *table, const struct seat_key *seat,
                       const struct seat_view *view, struct mono_time began, bool arm,
                       struct hot_waiter **waiters);
+
+/*
+ * Gives back, through *late, the parked requests whose time is up at `now`: a claim may belong to
+ * somebody who has more time than they. Walks all that are parked, a shard at a time.
+ */
+void hot_table_take_late(struct hot_table *table, struct mono_time now, struct hot_waiter **late);
 
 /* --- news without a claim ---------------------------------------------- */
 

@@ -267,7 +267,7 @@ engine_submit(struct engine *engine, struct op *op)
         return;
     }
     waiter_list_init(&list);
-    op->waiter.next = NULL;
+    op->waiter = (struct hot_waiter){ .until = op->deadline };
     waiter_list_add(&list, &op->waiter);
     dispatch(engine, &list);
 }

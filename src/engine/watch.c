@@ -1,9 +1,10 @@
 /*
- * watch.c - the answer to ops that no worker comes to in time.
+ * watch.c - the answer to ops that nobody comes to in time.
  *
  * Who takes ops looks at their deadlines itself. But while a transaction hangs, its worker takes
  * none, and what waits in the queue may be older than what the transaction is for. So while nobody
- * takes anything, this thread answers those whose time is up.
+ * takes anything, this thread answers those whose time is up. And so it does those that are parked
+ * behind a claim, always: the claim may be that of an op with more time.
  */
 #include "engine_internal.h"
 
@@ -41,6 +42,19 @@ answer_queued(struct engine *engine, struct mono_time now)
     } while (count == AT_ONCE);
 }
 
+static void
+answer_parked(struct engine *engine, struct mono_time now)
+{
+    struct hot_waiter *late, *next;
+    hot_table_take_late(engine->node->hot, (struct mono_time){ now.us + LOOK_US }, &late);
+    for (; late != NULL; late = next) {
+        struct op *op = (struct op *)late; /* the waiter is an op's first member */
+        next = late->next;
+        late->next = NULL;
+        engine_refuse(engine, op, op_late_status(engine, op));
+    }
+}
+
 void *
 watch_main(void *context)
 {
@@ -49,6 +63,7 @@ watch_main(void *context)
         struct mono_time now = mono_now();
         if (is_stalled(engine, now))
             answer_queued(engine, now);
+        answer_parked(engine, now);
         sleep_us(LOOK_US);
     }
     return NULL;

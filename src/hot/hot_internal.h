@@ -8,7 +8,8 @@
  * that nothing can evict it.
  *
  * Waiters of a claim are a ring of their own links, and the entry points to the
- * last one (whose next is the first): one pointer, FIFO, nothing to allocate.
+ * last one (whose next is the first): one pointer, FIFO, nothing to allocate. The first of each
+ * ring stands in a list of its shard, so that those whose time is up are found.
  */
 #ifndef HOLDFAST_HOT_INTERNAL_H
 #define HOLDFAST_HOT_INTERNAL_H
@@ -74,6 +75,8 @@ struct shard {
     struct link idle;
     uint64_t changes; /* see hot_table_change_count */
     int64_t claims;
+    struct hot_waiter
+        *crowds; /* the first waiter of each seat that has some; by before and after */
     /*
      * Tombstones age by this clock: it follows the ticks, but a jump of the database's
      * clock counts for a second at most, and a step back for nothing.

@@ -253,33 +253,67 @@ lock_and_add(struct hot_table *table, const struct seat_spot *spot)
 
 /* --- claims -------------------------------------------------------------- */
 
-static bool
-park_locked(struct hot_table *table, struct hot_seat *seat, struct hot_waiter *waiter)
+static void
+crowd_link_locked(struct shard *shard, struct hot_seat *seat, struct hot_waiter *first)
 {
-    int64_t before = atomic_fetch_add_explicit(&table->parked, 1, memory_order_relaxed);
-    if (before >= table->limits.parked_max) {
-        atomic_fetch_sub_explicit(&table->parked, 1, memory_order_relaxed);
-        return false;
+    first->seat = seat;
+    first->before = NULL;
+    first->after = shard->crowds;
+    if (first->after != NULL) {
+        first->after->before = first;
     }
+    shard->crowds = first;
+}
+
+static void
+crowd_unlink_locked(struct shard *shard, struct hot_waiter *first)
+{
+    if (first->before != NULL) {
+        first->before->after = first->after;
+    } else {
+        shard->crowds = first->after;
+    }
+    if (first->after != NULL) {
+        first->after->before = first->before;
+    }
+}
+
+static void
+ring_append_locked(struct shard *shard, struct hot_seat *seat, struct hot_waiter *waiter)
+{
     if (seat->parked_last == NULL) {
         waiter->next = waiter;
+        crowd_link_locked(shard, seat, waiter);
     } else {
         waiter->next = seat->parked_last->next;
         seat->parked_last->next = waiter;
     }
     seat->parked_last = waiter;
+}
+
+static bool
+park_locked(struct shard *shard, struct hot_seat *seat, struct hot_waiter *waiter)
+{
+    struct hot_table *table = shard->table;
+    int64_t before = atomic_fetch_add_explicit(&table->parked, 1, memory_order_relaxed);
+    if (before >= table->limits.parked_max) {
+        atomic_fetch_sub_explicit(&table->parked, 1, memory_order_relaxed);
+        return false;
+    }
+    ring_append_locked(shard, seat, waiter);
     return true;
 }
 
 /* The parked ones as a list, first come first. */
 static struct hot_waiter *
-unpark_locked(struct hot_seat *seat)
+unpark_locked(struct shard *shard, struct hot_seat *seat)
 {
     struct hot_waiter *last = seat->parked_last;
     if (last == NULL) {
         return NULL;
     }
     struct hot_waiter *first = last->next;
+    crowd_unlink_locked(shard, first);
     last->next = NULL;
     seat->parked_last = NULL;
     return first;
@@ -319,7 +353,7 @@ hot_table_claim(struct hot_table *table, const struct seat_key *key, uint64_t us
     } else if (!seat->claimed) {
         claim_begin_locked(spot.shard, seat);
         answer = HOT_CLAIMED;
-    } else if (waiter == NULL || park_locked(table, seat, waiter)) {
+    } else if (waiter == NULL || park_locked(spot.shard, seat, waiter)) {
         answer = HOT_PARKED;
     }
     lock_drop(&spot.shard->lock);
@@ -366,7 +400,7 @@ hot_table_settle(struct hot_table *table, const struct seat_key *key, const stru
     struct hot_seat *seat = shard_find_locked(shard, &spot);
     hf_assert(seat != NULL);
     claim_end_locked(shard, seat);
-    *waiters = unpark_locked(seat);
+    *waiters = unpark_locked(shard, seat);
     /* Also when nothing was learned: the request may have committed all the same. */
     shard->changes++;
     if (view != NULL) {
@@ -380,6 +414,46 @@ hot_table_settle(struct hot_table *table, const struct seat_key *key, const stru
     lock_drop(&shard->lock);
 
     table_forget_parked(table, *waiters);
+}
+
+/* Those of one seat whose time is up, appended at `end`; where that list ends now. */
+static struct hot_waiter **
+take_late_locked(struct shard *shard, struct hot_seat *seat, struct mono_time now,
+                 struct hot_waiter **end)
+{
+    struct hot_waiter *next;
+    for (struct hot_waiter *waiter = unpark_locked(shard, seat); waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter->until.us == 0 || waiter->until.us > now.us) {
+            ring_append_locked(shard, seat, waiter);
+            continue;
+        }
+        waiter->next = NULL;
+        *end = waiter;
+        end = &waiter->next;
+    }
+    return end;
+}
+
+void
+hot_table_take_late(struct hot_table *table, struct mono_time now, struct hot_waiter **late)
+{
+    struct hot_waiter **end = late;
+    *late = NULL;
+    if (atomic_load_explicit(&table->parked, memory_order_relaxed) == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < table->limits.shards; i++) {
+        struct shard *shard = &table->shards[i];
+        struct hot_waiter *after;
+        lock_take(&shard->lock);
+        for (struct hot_waiter *crowd = shard->crowds; crowd != NULL; crowd = after) {
+            after = crowd->after; /* those that stay come before it again */
+            end = take_late_locked(shard, crowd->seat, now, end);
+        }
+        lock_drop(&shard->lock);
+    }
+    table_forget_parked(table, *late);
 }
 
 /* --- news without a claim ------------------------------------------------ */

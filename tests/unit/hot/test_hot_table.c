@@ -887,6 +887,38 @@ a_claimed_entry_is_not_evicted(void **state)
 }
 
 static void
+whose_time_is_up_is_given_back_wherever_it_stands(void **state)
+{
+    (void)state;
+    struct hot_table *table = table_usual();
+    struct hot_waiter owners[2], late[2], patient, timeless, *back;
+    late[0].until.us = late[1].until.us = 10;
+    patient.until.us = 20;
+    timeless.until.us = 0;
+    assert_int_equal(claim(table, "A1", ANNA, &owners[0]), HOT_CLAIMED);
+    assert_int_equal(claim(table, "A2", ANNA, &owners[1]), HOT_CLAIMED);
+    assert_int_equal(claim(table, "A1", BERT, &late[0]), HOT_PARKED);
+    assert_int_equal(claim(table, "A1", BERT, &patient), HOT_PARKED);
+    assert_int_equal(claim(table, "A1", BERT, &timeless), HOT_PARKED);
+    assert_int_equal(claim(table, "A2", BERT, &late[1]), HOT_PARKED);
+    hot_table_take_late(table, (struct mono_time){ 9 }, &back);
+    assert_null(back);
+    hot_table_take_late(table, (struct mono_time){ 10 }, &back);
+    assert_true(back == &late[0] || back == &late[1]);
+    assert_ptr_equal(back->next, back == &late[0] ? &late[1] : &late[0]);
+    assert_null(back->next->next);
+    assert_int_equal(numbers_of(table).parked, 2);
+    hot_table_validate(table);
+    assert_null(settle(table, "A2", NULL)); /* the claims themselves stand */
+    struct hot_waiter *waiter = settle(table, "A1", NULL);
+    assert_ptr_equal(waiter, &patient);
+    assert_ptr_equal(waiter->next, &timeless);
+    assert_null(timeless.next);
+    assert_int_equal(numbers_of(table).parked, 0);
+    table_end(table);
+}
+
+static void
 no_more_are_parked_than_may_be(void **state)
 {
     (void)state;
@@ -993,6 +1025,7 @@ main(void)
         cmocka_unit_test(eviction_passes_over_only_so_many_in_use),
         cmocka_unit_test(a_full_shard_takes_room_from_another),
         cmocka_unit_test(a_claimed_entry_is_not_evicted),
+        cmocka_unit_test(whose_time_is_up_is_given_back_wherever_it_stands),
         cmocka_unit_test(no_more_are_parked_than_may_be),
         cmocka_unit_test(held_seats_of_an_event_are_counted),
         cmocka_unit_test(words_of_a_status_are_read_back),
