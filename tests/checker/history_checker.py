@@ -42,6 +42,8 @@ LATE_S = 2.0
 STALE_S = 3.0
 # For a change whose call was never told of it: how long after its judgement it may have been committed.
 COMMIT_LATE_S = 15.0
+# How long after a jump of its own clock a node may be wrong about Postgres': it believes the fastest of 8 readings.
+CLOCK_LEARNT_S = 10.0
 # Clocks of clients and Postgres are the same machine's; told times are cut to milliseconds.
 TICK_S = 0.002
 
@@ -107,6 +109,11 @@ class History:
     def attempts(self, call):
         """The calls that are one and the same request: those with its key, or itself alone."""
         return self.by_key[call.user, call.key] if call.key is not None else [call]
+
+    def clock_moved(self, call):
+        """Whether its node may have been wrong about what time Postgres has."""
+        return any(fault.name == "clock_jumps" and fault.target == f"{call.node}'s clock" and
+                   fault.begin <= call.end and fault.end + CLOCK_LEARNT_S >= call.begin for fault in self.faults)
 
     def mono(self, time_us):
         """A time of Postgres on the clients' clock."""
@@ -299,8 +306,9 @@ def check_stands(history, tables):
 
 
 def granted_in_vain(history, call, change):
-    """A grant that is over when its answer is written is answered as one that is over."""
-    return call.code == "hold_expired" and change.action in HELD_ACTIONS and history.mono(change.until_us) < call.end
+    """A grant that is over when its answer is written, as far as the node knows, is answered as one that is over."""
+    over = history.mono(change.until_us) < call.end or history.clock_moved(call)
+    return call.code == "hold_expired" and change.action in HELD_ACTIONS and over
 
 
 def other_than_asked(call, change):
@@ -570,10 +578,8 @@ def shown_problem(history, call, change, status, version, until, mine):
     if change.action not in HELD_ACTIONS:
         return None if status == STATUS_AFTER.get(change.action) else f"it was {change}"
     if status == "available":  # it is over
-        clock_moved = any(f.name == "clock_jumps" and f.target.startswith(call.node) and
-                          f.begin <= call.end and f.end + 5 >= call.begin for f in history.faults)
         early = history.mono(change.until_us) > call.end + TICK_S
-        return f"it was not over: {change}" if early and not clock_moved else None
+        return f"it was not over: {change}" if early and not history.clock_moved(call) else None
     if status != "held" or time_ms(until) != change.until_us // 1000:
         return f"it was {change}"
     return None

@@ -349,6 +349,17 @@ def test_a_hold_that_is_told_to_be_over_and_is_not_is_found(world):
     assert world.kinds() == {"refused_but_stands"}
 
 
+def test_a_node_whose_clock_has_just_jumped_may_take_a_grant_for_over(world):
+    world.call("r1", "hold", 9.9, 10.1, 409, "hold_expired", seats=["A"])
+    world.audit(1, "seat_held", when=10, rid="r1")
+    world.line(H1, "active")
+    world.seat("held", H1, "u")
+    world.line_of("fault", name="clock_jumps", target="n2's clock", begin=9, end=10)
+    assert world.kinds() == {"refused_but_stands"}
+    world.line_of("fault", name="clock_jumps", target="n1's clock", begin=9, end=10)
+    assert world.kinds() == set()
+
+
 def test_a_refused_sale_that_stands_is_found(world):
     held(world)
     world.call("r2", "confirm", 49, 51, 409, "hold_expired", hold=H1)
