@@ -1,9 +1,10 @@
 /*
  * thread.h - threads, and standing still.
  *
- * Together with lock.h, mono_now (clock.h) and the random bytes behind ids.h this is all by which
- * a room depends on the machine's time and scheduling. The simulation links others in their place
- * and runs the same rooms on one thread, from a seed (tests/simulation).
+ * Together with lock.h, pthread_cond_signal and _broadcast, mono_now (clock.h) and the random bytes
+ * behind ids.h this is all by which a room depends on the machine's time and scheduling. The
+ * simulation links others in their place and runs the same rooms on one thread, from a seed
+ * (tests/simulation).
  */
 #ifndef HOLDFAST_THREAD_H
 #define HOLDFAST_THREAD_H
