@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* --- arrays ---------------------------------------------------------------------------- */
+/* --- arrays --------------------------------------------------------------- */
 
 void
 pg_array_init(struct pg_array *array, enum pg_type type)
@@ -84,7 +84,7 @@ pg_array_time(struct pg_array *array, struct db_time time)
     append(array, (struct cell){ .number = time.us });
 }
 
-/* --- parameters: formats[] tells what values[] points at ------------------------------------ */
+/* --- parameters: formats[] tells what values[] points at ------------------ */
 
 enum { IS_ARRAY, IS_TEXT, IS_NULL, IS_NUMBER, IS_UUID };
 
@@ -161,7 +161,7 @@ pg_param_time(struct pg_params *params, struct db_time time)
     pg_param_int8(params, time.us);
 }
 
-/* --- calls ------------------------------------------------------------------------------------ */
+/* --- calls ---------------------------------------------------------------- */
 
 static void
 copy_array(struct call *call, const struct pg_array *array, struct cell *cells)
@@ -256,8 +256,7 @@ call_uuid(const struct call *call, int param, int i)
     return call_cell(call, param, i)->uuid;
 }
 
-/* --- results
- * -------------------------------------------------------------------------------------- */
+/* --- results -------------------------------------------------------------- */
 
 struct pg_result {
     int rows, columns, capacity;

@@ -67,7 +67,7 @@ faults_end(void)
     trace("--- faults end");
 }
 
-/* --- Postgres, Redis, the event ------------------------------------------------------------- */
+/* --- Postgres, Redis, the event ------------------------------------------- */
 
 static void *
 store_main(void *argument)
@@ -125,8 +125,7 @@ event_main(void *argument)
     return NULL;
 }
 
-/* --- the node ------------------------------------------------------------------------------------
- */
+/* --- the node ------------------------------------------------------------- */
 
 static void *
 node_main(void *argument)
@@ -145,8 +144,7 @@ node_main(void *argument)
     }
 }
 
-/* --- the other node
- * -------------------------------------------------------------------------------- */
+/* --- the other node ------------------------------------------------------- */
 
 static void
 rival_takes(struct tx *tx, int seat, struct slice request)

@@ -57,8 +57,7 @@ static int64_t request_count;
 static bool stopping;
 static int alive;
 
-/* --- answers ------------------------------------------------------------------------------------
- */
+/* --- answers -------------------------------------------------------------- */
 
 /* By the result only: it may be called again. */
 static void
@@ -203,8 +202,7 @@ clients_unanswered(void)
     return waiting_count;
 }
 
-/* --- requests
- * ------------------------------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
 static struct request *
 request_new(enum op_kind kind, const char *user)
@@ -369,8 +367,7 @@ await(struct request *request)
                   (int)request->op.kind, (double)SLACK_US / 1e6);
 }
 
-/* --- a client's life
- * -------------------------------------------------------------------------------- */
+/* --- a client's life ------------------------------------------------------ */
 
 /* Some requests at once: the same twice, or different ones. */
 static void

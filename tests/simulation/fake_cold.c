@@ -40,8 +40,7 @@ struct pg {
     struct mono_time deadline;
 };
 
-/* --- answers, at the client
- * ------------------------------------------------------------------------------- */
+/* --- answers, at the client ----------------------------------------------- */
 
 static void
 note(struct pg *pg, const char *state, const char *error)
@@ -118,8 +117,7 @@ outcome_of_state(const char *state)
     return PG_BUG;
 }
 
-/* --- transactions
- * -------------------------------------------------------------------------------------------- */
+/* --- transactions --------------------------------------------------------- */
 
 static void
 tx_fail(struct pg *pg, enum pg_outcome outcome)
@@ -327,8 +325,7 @@ pg_settle_outcome(struct pg *pg, const struct uuid *batch_id, struct mono_time d
     return outcome;
 }
 
-/* --- single statements
- * ------------------------------------------------------------------------------------------ */
+/* --- single statements ---------------------------------------------------- */
 
 static bool
 writes(enum pg_statement statement)
@@ -372,9 +369,7 @@ pg_replan(struct pg *pg)
     return pg->wire != NULL ? PG_DONE : PG_UNAVAILABLE;
 }
 
-/* --- connecting
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- connecting ----------------------------------------------------------- */
 
 struct pg_identity *
 pg_identity_new(void)

@@ -49,7 +49,7 @@ redis_is_wiped(void)
     wipes++;
 }
 
-/* --- the tier ----------------------------------------------------------------------------- */
+/* --- the tier ------------------------------------------------------------- */
 
 static void
 breaker_changed(void *context, enum breaker_state state)
@@ -99,8 +99,7 @@ warm_tier_distrust(struct warm_tier *tier, const char *why)
     tier->generation++;
 }
 
-/* --- one use -----------------------------------------------------------------------------------
- */
+/* --- one use -------------------------------------------------------------- */
 
 static bool
 round_trip(struct warm *warm)
@@ -167,8 +166,7 @@ warm_watch(struct warm *warm)
     return answers;
 }
 
-/* --- values
- * --------------------------------------------------------------------------------------- */
+/* --- values --------------------------------------------------------------- */
 
 static bool
 was_committed(int seat, const struct warm_hold *hold)

@@ -56,7 +56,7 @@ static ucontext_t scheduler;
 static int64_t now_us = 1000 * S;
 static bool stopping;
 
-/* --- what the sanitizers hear ------------------------------------------------------------ */
+/* --- what the sanitizers hear --------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__)
 static void *scheduler_fake_stack;
@@ -151,7 +151,7 @@ jump_to_scheduler(struct fiber *fiber)
 }
 #endif
 
-/* --- life -------------------------------------------------------------------------------- */
+/* --- life ----------------------------------------------------------------- */
 
 static void
 leave(struct fiber *fiber)
@@ -258,7 +258,7 @@ fibers_kill(int group)
     forget_the_over();
 }
 
-/* --- who is next ------------------------------------------------------------------------------ */
+/* --- who is next ---------------------------------------------------------- */
 
 static int64_t
 earliest_wake(void)
@@ -321,8 +321,7 @@ fibers_stop(void)
     stopping = true;
 }
 
-/* --- waiting ------------------------------------------------------------------------------------
- */
+/* --- waiting -------------------------------------------------------------- */
 
 int64_t
 sim_now_us(void)

@@ -17,7 +17,7 @@
 #define SET_ASIDE_US    400
 #define WALL_AT_ZERO_US (INT64_C(1780000000) * S) /* some day in 2026 */
 
-/* --- clocks and chance ------------------------------------------------------------------- */
+/* --- clocks and chance ---------------------------------------------------- */
 
 struct mono_time
 mono_now(void)
@@ -39,7 +39,7 @@ random_fill(void *bytes, size_t len)
         ((uint8_t *)bytes)[i] = (uint8_t)(chance_next() >> 24);
 }
 
-/* --- threads ------------------------------------------------------------------------------- */
+/* --- threads -------------------------------------------------------------- */
 
 static struct fiber *thread_fibers[1024]; /* a thread's id is its place here */
 static unsigned long thread_count;
@@ -71,7 +71,7 @@ sleep_us(int64_t us)
     fiber_sleep(us);
 }
 
-/* --- locks ----------------------------------------------------------------------------------- */
+/* --- locks ---------------------------------------------------------------- */
 
 static const struct lock *held[HELD_MAX];
 static unsigned held_count;

@@ -51,7 +51,7 @@ node_configure(bool calm)
     sim_config.reaper_interval_ms = calm ? 600000 : chance_between(500, 3000);
 }
 
-/* --- acceptor loops ------------------------------------------------------------------------ */
+/* --- acceptor loops ------------------------------------------------------- */
 
 void
 node_submit(struct op *op)
@@ -83,8 +83,7 @@ loop_main(void *argument)
     return NULL;
 }
 
-/* --- start -------------------------------------------------------------------------------------
- */
+/* --- start ---------------------------------------------------------------- */
 
 static void
 forget_everything(void *context)
@@ -182,8 +181,7 @@ node_start(void)
     fiber_start("start", sim_node.group, LOOP_STACK, start_main, NULL);
 }
 
-/* --- end
- * --------------------------------------------------------------------------------------------- */
+/* --- end ------------------------------------------------------------------ */
 
 void
 node_crash(void)

@@ -47,8 +47,7 @@ oracle_rival_was_here(void)
     rival_us = sim_now_us();
 }
 
-/* --- commits -----------------------------------------------------------------------------------
- */
+/* --- commits -------------------------------------------------------------- */
 
 void
 oracle_seat_changes(int seat, const struct seat_state *before, const struct seat_state *after)
@@ -86,8 +85,7 @@ oracle_request_committed(const char *request)
     fates[number].committed = true;
 }
 
-/* --- what was true, and when --------------------------------------------------------------------
- */
+/* --- what was true, and when ---------------------------------------------- */
 
 /* Until when a node may believe the state at `at`: until it could know better. */
 static int64_t
@@ -144,8 +142,7 @@ check_refused_seat(const struct op *op, const struct op_seat *seat)
               seat->id.ptr, status_code(seat->code), hot ? "memory" : "Postgres");
 }
 
-/* --- answers
- * ---------------------------------------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------- */
 
 static bool
 was_granted(int seat, const struct hold_view *hold)
@@ -256,8 +253,7 @@ oracle_answer(const struct op *op, struct db_clock *clock)
     fates[number].heard = op->status;
 }
 
-/* --- memory
- * -------------------------------------------------------------------------------------------- */
+/* --- memory --------------------------------------------------------------- */
 
 static bool
 same_state(const struct seat_view *view, const struct seat_state *state)
@@ -311,8 +307,7 @@ oracle_memory(struct node *node)
     }
 }
 
-/* --- rest
- * ---------------------------------------------------------------------------------------------- */
+/* --- rest ----------------------------------------------------------------- */
 
 void
 oracle_quiet(struct node *node, int64_t late_us)

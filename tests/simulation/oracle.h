@@ -7,20 +7,19 @@
 #include "holdfast/engine.h"
 #include "store.h"
 
-/* --- the store tells ----------------------------------------------------------------------- */
+/* --- the store tells ------------------------------------------------------ */
 
 /* A commit is about to change a seat. */
 void oracle_seat_changes(int seat, const struct seat_state *before, const struct seat_state *after);
 /* A change that the request of this id asked for has been committed. */
 void oracle_request_committed(const char *request);
 
-/* --- the clients tell ------------------------------------------------------------------------ */
+/* --- the clients tell ----------------------------------------------------- */
 
 /* The engine answers this op (in its finish, just before it is sent). */
 void oracle_answer(const struct op *op, struct db_clock *clock);
 
-/* --- looked at from time to time -----------------------------------------------------------------
- */
+/* --- looked at from time to time ------------------------------------------ */
 
 /* What memory would say about every seat, against what the store has or had. */
 void oracle_memory(struct node *node);

@@ -17,7 +17,7 @@
 #define MS ((int64_t)TIME_US_PER_MS)
 #define S  ((int64_t)TIME_US_PER_S)
 
-/* --- chance.c: all of it comes from the seed ------------------------------------------- */
+/* --- chance.c: all of it comes from the seed ------------------------------ */
 
 void chance_seed(uint64_t seed);
 uint64_t chance_next(void);
@@ -27,7 +27,7 @@ bool chance_one_in(int64_t n);                       /* 0: never */
 /* Mostly short, now and then up to `most`. */
 int64_t chance_delay(int64_t usual_us, int64_t most_us);
 
-/* --- trace.c: what happened, and its digest ---------------------------------------------- */
+/* --- trace.c: what happened, and its digest ------------------------------- */
 
 void trace_start(uint64_t seed, bool aloud);
 void trace(const char *format, ...) HF_PRINTF(1, 2);
@@ -38,7 +38,7 @@ uint64_t trace_digest(void);
  */
 _Noreturn void violation(const char *format, ...) HF_PRINTF(1, 2);
 
-/* --- fibers.c: who runs next ----------------------------------------------------------------- */
+/* --- fibers.c: who runs next ---------------------------------------------- */
 
 /* Groups die together. Nodes draw theirs from GROUP_NODE upwards, one for each start. */
 enum { GROUP_WORLD, GROUP_STORE, GROUP_NODE };

@@ -11,8 +11,7 @@
 
 #define LOCK_TIMEOUT_US (500 * MS)
 
-/* --- reads
- * ------------------------------------------------------------------------------------------- */
+/* --- reads ---------------------------------------------------------------- */
 
 static void
 hold_row(const struct tx *tx, struct pg_result *rows, int pos, const struct line_row *line)
@@ -157,8 +156,7 @@ count_units(struct tx *tx, const struct call *call)
     return rows;
 }
 
-/* --- locks that are waited for
- * --------------------------------------------------------------------------- */
+/* --- locks that are waited for -------------------------------------------- */
 
 static struct pg_result *
 lock_keys(struct tx *tx, const struct call *call, const char **sqlstate)
@@ -202,8 +200,7 @@ lock_user_holds(struct tx *tx, const struct call *call, const char **sqlstate)
     return rows;
 }
 
-/* --- Idempotency-Keys
- * --------------------------------------------------------------------------------- */
+/* --- Idempotency-Keys ----------------------------------------------------- */
 
 static struct pg_result *
 claim_keys(struct tx *tx, const struct call *call)
@@ -271,9 +268,7 @@ store_keys(struct tx *tx, const struct call *call)
     return one_number(call->params[4].count);
 }
 
-/* --- nodes
- * ------------------------------------------------------------------------------------------------
- */
+/* --- nodes ---------------------------------------------------------------- */
 
 static struct pg_result *
 node_join(const struct call *call)
@@ -322,8 +317,7 @@ node_leave(const struct call *call)
     return rows_new(1);
 }
 
-/* --- which is which
- * ----------------------------------------------------------------------------------------- */
+/* --- which is which ------------------------------------------------------- */
 
 struct pg_result *
 store_run(struct tx *tx, const struct call *call, const char **sqlstate)

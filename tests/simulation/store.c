@@ -91,7 +91,7 @@ new_zeroed(size_t bytes)
     return memory;
 }
 
-/* --- begin and end -------------------------------------------------------------------------- */
+/* --- begin and end -------------------------------------------------------- */
 
 struct tx *
 tx_begin(enum origin origin)
@@ -244,8 +244,7 @@ store_abort_all(void)
         tx_abort(open_txs);
 }
 
-/* --- locks that are waited for ------------------------------------------------------------------
- */
+/* --- locks that are waited for -------------------------------------------- */
 
 static struct key_lock *
 find_lock(int64_t key)
@@ -325,8 +324,7 @@ store_batch_owner(const struct uuid *id)
     return row != NULL && !row->is_mark ? row->owner : NULL;
 }
 
-/* --- rows ----------------------------------------------------------------------------------------
- */
+/* --- rows ----------------------------------------------------------------- */
 
 const struct seat_state *
 tx_sees_seat(const struct tx *tx, int seat)
@@ -406,8 +404,7 @@ tx_sees_key(const struct tx *tx, const struct key_row *key)
     return key->committed || (tx != NULL && key->writer == tx);
 }
 
-/* --- living nodes
- * ----------------------------------------------------------------------------------- */
+/* --- living nodes --------------------------------------------------------- */
 
 static struct node_row *
 find_node(const char *name)

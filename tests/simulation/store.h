@@ -100,7 +100,7 @@ extern struct store store;
 int64_t store_now(void);              /* the database's clock */
 int store_find_seat(struct slice id); /* -1: there is none */
 
-/* --- transactions (store.c) ------------------------------------------------------------- */
+/* --- transactions (store.c) ----------------------------------------------- */
 
 enum lock_kind { LOCK_IS_KEY, LOCK_IS_BATCH };
 
@@ -137,7 +137,7 @@ struct key_row *tx_add_key(struct tx *tx);
 bool tx_sees_key(const struct tx *tx, const struct key_row *key);
 void store_copy_name(char to[NAME_BYTES], struct slice from);
 
-/* --- lines of holds (lines.c) ------------------------------------------------------------ */
+/* --- lines of holds (lines.c) --------------------------------------------- */
 
 #define LINES_OF_HOLD_MAX 32
 
@@ -153,12 +153,12 @@ bool store_close_line(struct tx *tx, struct line_row *line, enum hold_status sta
 int store_lines_of(const struct tx *tx, const struct uuid *hold,
                    struct line_row *lines[LINES_OF_HOLD_MAX]);
 
-/* --- statements (statements.c) ------------------------------------------------------------- */
+/* --- statements (statements.c) -------------------------------------------- */
 
 /* Runs one. NULL: it failed with *sqlstate. */
 struct pg_result *store_run(struct tx *tx, const struct call *call, const char **sqlstate);
 
-/* --- nodes (store.c): the table of living nodes ----------------------------------------------- */
+/* --- nodes (store.c): the table of living nodes --------------------------- */
 
 /* 0: another living node has this name. */
 int64_t nodes_join(const char *name, int64_t stood_still_us);

@@ -18,8 +18,7 @@
 
 static struct wire *wires;
 
-/* --- wires --------------------------------------------------------------------------------------
- */
+/* --- wires ---------------------------------------------------------------- */
 
 static void *backend_main(void *argument);
 
@@ -98,8 +97,7 @@ wire_answer(struct wire *wire, struct answer *answer)
     fiber_wake_all(&wire->answers);
 }
 
-/* --- the backend
- * ------------------------------------------------------------------------------------ */
+/* --- the backend ---------------------------------------------------------- */
 
 /* When the session ends of itself: idle in a transaction, or its client is gone. */
 static int64_t
@@ -307,8 +305,7 @@ backend_main(void *argument)
     return NULL;
 }
 
-/* --- what the world does
- * ------------------------------------------------------------------------------ */
+/* --- what the world does -------------------------------------------------- */
 
 void
 cold_cut_group(int group)

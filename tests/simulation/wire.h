@@ -45,7 +45,7 @@ struct wire {
     bool failed;        /* its transaction has failed: it skips what follows */
 };
 
-/* --- for the client (fake_cold.c) -------------------------------------------------------- */
+/* --- for the client (fake_cold.c) ----------------------------------------- */
 
 /* A connection with a backend behind it, of the running fiber's group. */
 struct wire *wire_open(void);
@@ -55,7 +55,7 @@ struct message *message_new(enum message_kind kind);
 /* Takes the message. */
 void wire_send(struct wire *wire, struct message *message);
 
-/* --- for the world ------------------------------------------------------------------------ */
+/* --- for the world -------------------------------------------------------- */
 
 /* The node of this group is gone: its sockets close. */
 void cold_cut_group(int group);
