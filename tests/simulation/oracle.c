@@ -17,7 +17,8 @@
 #include "sim.h"
 
 #define REQUESTS_MAX 100000
-#define CLOCK_US     (20 * MS) /* by so much a node's clock may be wrong about an end */
+#define CLOCK_US     (20 * MS) /* by so much a node may be wrong about an end, also after a fail-over \
+                                */
 #define HANDLING_US                                                                                \
     (150 * MS) /* from the answer of COMMIT until memory has it (Redis comes first) */
 #define HEARTBEAT_US                                                                               \

@@ -86,6 +86,10 @@ trace_start(uint64_t seed, bool aloud)
     digest = UINT64_C(0xCBF29CE484222325);
     loud = aloud;
     signal(SIGABRT, caught); /* a broken assertion of a room */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they tell more */
+    signal(SIGSEGV, caught);
+    signal(SIGBUS, caught);
+#endif
     signal(SIGALRM, caught);
 }
 

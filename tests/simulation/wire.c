@@ -328,7 +328,7 @@ cold_restart(int64_t away_us, bool another)
     store.away_until_us = sim_now_us() + away_us;
     if (another) {
         store.identity++;
-        store.clock_offset_us += chance_between(-50 * MS, 50 * MS);
+        store.clock_offset_us += chance_between(-15 * MS, 15 * MS); /* less than CLOCK_US */
     }
 }
 
