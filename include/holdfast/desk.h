@@ -3,10 +3,11 @@
  *
  * A job gets a ready Postgres connection (and Redis) of its thread and answers its
  * exchange itself. It keeps big imports and slow reads away from the engine's
- * batches.
+ * batches. Of jobs that may take long as many run at once as leave a thread to the others.
  *
  * Threads:  desk_submit from any thread. Limits: desk_queue_max jobs; no job waits
- *           for its turn or for a connection past its deadline.
+ *           for its turn or for a connection past its deadline, nor at all while Postgres is
+ *           known to be away.
  */
 #ifndef HOLDFAST_DESK_H
 #define HOLDFAST_DESK_H
@@ -22,15 +23,16 @@ struct desk; /* opaque */
 /* What a job may use while it runs. */
 struct desk_tools {
     struct node *node;
-    struct pg *pg; /* was ready just before; may break at any time */
+    struct pg *pg; /* was ready just before; may break at any time. NULL in some `fail`s */
     struct warm *warm;
 };
 
 struct desk_job {
     struct desk_job *next;
     struct mono_time deadline;
+    bool is_long; /* it may run past its deadline */
     /* Exactly one of the two is called, on a thread of the desk; each must answer and free the
-     * job. `fail` has no tools (NULL) where the job's time was up while all threads were busy. */
+     * job. `fail` must not use Postgres. */
     void (*run)(struct desk_job *job, struct desk_tools *tools);
     /* Postgres can't be reached (HF_STORE_UNAVAILABLE), or the deadline passed in the queue
      * (HF_OVERLOADED). */

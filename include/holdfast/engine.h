@@ -69,6 +69,13 @@ void engine_store_is_silent(struct engine *engine, bool silent);
 /* True while this node doesn't know what became of a transaction of its own: then memory may miss
  * something, however recent. */
 bool engine_is_in_doubt(const struct engine *engine);
+/*
+ * The outcome of a transaction that another lane ran was lost: memory is doubted now, and once more
+ * when it was learned, which is seen to here. One transaction at a time of each thread of the desk,
+ * and none is begun while engine_may_doubt says no: so many are open already.
+ */
+void engine_doubts(struct engine *engine, const struct uuid *batch_id);
+bool engine_may_doubt(struct engine *engine);
 /* Workers plan their statements anew before the next batch (after an import). */
 void engine_replan(struct engine *engine);
 

@@ -49,6 +49,8 @@ void metric_add(enum metric_counter counter, uint64_t n);
 void metric_set(enum metric_gauge gauge, int64_t value);
 void metric_adjust(enum metric_gauge gauge, int64_t delta);
 
+uint64_t metric_count(enum metric_counter counter);
+
 /* value: microseconds for *_seconds histograms, else a plain count. */
 void metric_observe(enum metric_histogram histogram, uint64_t value);
 

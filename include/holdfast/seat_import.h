@@ -31,8 +31,11 @@ struct import_errors {
     struct import_error items[IMPORT_ERRORS_MAX];
 };
 
+struct node;
+
 /* Borrowed for the call. */
 struct seat_import {
+    struct node *node; /* whose memory the seats may be in; NULL: nobody's, it is a command */
     struct slice org, event;
     struct slice actor, request_id; /* empty: the system, none */
     struct slice csv;

@@ -217,7 +217,8 @@ run_rounds(struct admin_seats *admin, struct desk_tools *tools)
         struct mono_time began = mono_now();
         if (round > 0)
             pause_between(round - 1);
-        enum hf_status status = tx_run(tools->pg, admin->call->deadline, round_body, admin);
+        enum hf_status status =
+            tx_run(tools->node, tools->pg, admin->call->deadline, round_body, admin);
         if (status != HF_OK)
             return status;
         seats_tell(tools->node, call_org(admin->call), admin->event, admin->rows, &columns,

@@ -200,21 +200,25 @@ HF_MUST_CHECK bool call_authorize(struct api_call *call);
 
 /* --- the desk's lane (desk_call.c) ---------------------------------------- */
 
+typedef void desk_run(struct api_call *call, struct desk_tools *tools);
+typedef void desk_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status);
+
 /*
  * Runs `run` on a desk thread with a ready connection; it must answer the call.
  * Queue full, deadline passed or Postgres away: the call is answered with 503.
  */
-void call_on_desk(struct api_call *call,
-                  void (*run)(struct api_call *call, struct desk_tools *tools));
+void call_on_desk(struct api_call *call, desk_run *run);
+
+/* The same for a `run` that may take longer than a request does; it leaves a thread to the others.
+ */
+void call_on_desk_long(struct api_call *call, desk_run *run);
 
 /*
  * The same, but `fail` answers when Postgres is away or time is up, e.g. from memory
- * (tools may be NULL when the queue was full: then it runs on the calling thread).
+ * (tools is NULL when the queue was full: then it runs on the calling thread; tools->pg may be
+ * NULL).
  */
-void call_on_desk_or(struct api_call *call,
-                     void (*run)(struct api_call *call, struct desk_tools *tools),
-                     void (*fail)(struct api_call *call, struct desk_tools *tools,
-                                  enum hf_status status));
+void call_on_desk_or(struct api_call *call, desk_run *run, desk_fail *fail);
 
 /* A read: pg_run, and once more on a new connection when the old one turned out to be dead. */
 HF_MUST_CHECK enum pg_outcome call_read(struct api_call *call, struct desk_tools *tools,

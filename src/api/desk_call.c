@@ -7,8 +7,8 @@
 struct desk_call {
     struct desk_job job; /* first: the desk gives it back */
     struct api_call *call;
-    void (*run)(struct api_call *call, struct desk_tools *tools);
-    void (*fail)(struct api_call *call, struct desk_tools *tools, enum hf_status status);
+    desk_run *run;
+    desk_fail *fail;
 };
 
 static void
@@ -32,10 +32,8 @@ refuse(struct api_call *call, struct desk_tools *tools, enum hf_status status)
     respond_refusal(call, status, NULL);
 }
 
-void
-call_on_desk_or(struct api_call *call, void (*run)(struct api_call *call, struct desk_tools *tools),
-                void (*fail)(struct api_call *call, struct desk_tools *tools,
-                             enum hf_status status))
+static void
+submit(struct api_call *call, bool is_long, desk_run *run, desk_fail *fail)
 {
     struct desk_call *self = arena_alloc(&call->arena, sizeof(*self));
     if (self == NULL) {
@@ -43,6 +41,7 @@ call_on_desk_or(struct api_call *call, void (*run)(struct api_call *call, struct
         return;
     }
     self->job.deadline = call->deadline;
+    self->job.is_long = is_long;
     self->job.run = desk_call_run;
     self->job.fail = desk_call_fail;
     self->call = call;
@@ -53,9 +52,21 @@ call_on_desk_or(struct api_call *call, void (*run)(struct api_call *call, struct
 }
 
 void
-call_on_desk(struct api_call *call, void (*run)(struct api_call *call, struct desk_tools *tools))
+call_on_desk_or(struct api_call *call, desk_run *run, desk_fail *fail)
 {
-    call_on_desk_or(call, run, refuse);
+    submit(call, false, run, fail);
+}
+
+void
+call_on_desk(struct api_call *call, desk_run *run)
+{
+    submit(call, false, run, refuse);
+}
+
+void
+call_on_desk_long(struct api_call *call, desk_run *run)
+{
+    submit(call, true, run, refuse);
 }
 
 enum pg_outcome

@@ -94,9 +94,12 @@ HF_MUST_CHECK enum hf_status event_row_find(struct api_call *call, struct pg *pg
  */
 typedef enum hf_status tx_body(struct pg *pg, void *context);
 
-/* Runs it; HF_OK: it is committed. `pg` is connected (a desk's tools). */
-HF_MUST_CHECK enum hf_status tx_run(struct pg *pg, struct mono_time deadline, tx_body *body,
-                                    void *context);
+/*
+ * Runs it; HF_OK: it is committed. `pg` is connected (a desk's tools). `node`: whose memory is
+ * doubted when the outcome is lost; NULL for a command, which has none.
+ */
+HF_MUST_CHECK enum hf_status tx_run(struct node *node, struct pg *pg, struct mono_time deadline,
+                                    tx_body *body, void *context);
 
 /* Before a transaction whose plans must fit the tables as they are now. */
 void tx_replan(struct pg *pg);

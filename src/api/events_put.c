@@ -307,7 +307,7 @@ put_once(struct put *put, struct desk_tools *tools, const struct event_row *stor
     put->row_differs = rows_differ(&put->wish, stored);
     if (put->seats.count > 0)
         tx_replan(tools->pg);
-    enum hf_status status = tx_run(tools->pg, put->call->deadline, put_body, &tx);
+    enum hf_status status = tx_run(tools->node, tools->pg, put->call->deadline, put_body, &tx);
     if (status == HF_OK) {
         put->wish.version = tx.version;
         tell_memory(put, began);

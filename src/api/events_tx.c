@@ -3,13 +3,13 @@
  * learned.
  *
  * Law 7: once COMMIT was sent, a lost connection says nothing; the batch id tells what
- * became of it. What the body read before the commit is then its answer.
+ * became of it. What the body read before the commit is then its answer. From the loss on memory
+ * is doubted, and the engine asks as well: for as long as it takes, also when nobody waits here.
  */
 #include "events_internal.h"
 
 #include "holdfast/ids.h"
 #include "holdfast/log.h"
-#include "holdfast/metrics.h"
 #include "holdfast/thread.h"
 
 #define TRIES_MAX       4
@@ -41,23 +41,23 @@ settle(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
     bool committed;
 
     while (!is_late(deadline)) {
-        if (pg_settle_outcome(pg, batch_id, deadline, &committed) == PG_DONE) {
-            metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
+        if (pg_settle_outcome(pg, batch_id, deadline, &committed) == PG_DONE)
             return committed ? PG_DONE : PG_REPEAT;
-        }
         sleep_us(SETTLE_PAUSE_US);
     }
     return PG_UNKNOWN;
 }
 
 static enum pg_outcome
-run_once(struct pg *pg, struct mono_time deadline, tx_body *body, void *context,
+run_once(struct node *node, struct pg *pg, struct mono_time deadline, tx_body *body, void *context,
          enum hf_status *status)
 {
     struct uuid batch_id = uuid_v7_new();
     int64_t left_us = deadline.us - mono_now().us;
     struct mono_time end = { deadline.us - left_us / SETTLE_SHARE };
 
+    if (node != NULL && !engine_may_doubt(node->engine))
+        return PG_UNAVAILABLE;
     pg_tx_begin(pg, &batch_id, end);
     *status = body(pg, context);
     if (*status == HF_OK)
@@ -65,7 +65,11 @@ run_once(struct pg *pg, struct mono_time deadline, tx_body *body, void *context,
     else
         pg_tx_rollback(pg);
     enum pg_outcome outcome = pg_tx_end(pg);
-    return outcome == PG_UNKNOWN ? settle(pg, &batch_id, deadline) : outcome;
+    if (outcome != PG_UNKNOWN)
+        return outcome;
+    if (node != NULL)
+        engine_doubts(node->engine, &batch_id);
+    return settle(pg, &batch_id, deadline);
 }
 
 static enum hf_status
@@ -108,14 +112,14 @@ may_help_to_repeat(struct pg *pg, enum pg_outcome outcome, enum hf_status status
 }
 
 enum hf_status
-tx_run(struct pg *pg, struct mono_time deadline, tx_body *body, void *context)
+tx_run(struct node *node, struct pg *pg, struct mono_time deadline, tx_body *body, void *context)
 {
     enum hf_status status = HF_STORE_UNAVAILABLE;
     enum pg_outcome outcome = PG_UNAVAILABLE;
 
     for (int tries = 1; tries <= TRIES_MAX; tries++) {
         if (pg_ready_until(pg, deadline))
-            outcome = run_once(pg, deadline, body, context, &status);
+            outcome = run_once(node, pg, deadline, body, context, &status);
         if (!may_help_to_repeat(pg, outcome, status) || is_late(deadline))
             break;
         if (tries < TRIES_MAX)

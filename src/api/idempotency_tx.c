@@ -173,11 +173,11 @@ idempotency_tx_run(struct api_call *call, struct pg *pg, tx_body *body, void *co
     enum hf_status status;
 
     if (call->key_state != KEY_OPEN)
-        return tx_run(pg, call->deadline, body, context);
+        return tx_run(call->api->node, pg, call->deadline, body, context);
     if (!call_key_digest(call))
         return HF_OVERLOADED;
     for (;;) {
-        status = tx_run(pg, call->deadline, claim_then_body, &keyed);
+        status = tx_run(call->api->node, pg, call->deadline, claim_then_body, &keyed);
         if (status != HF_REQUEST_IN_PROGRESS || mono_now().us >= give_up_us)
             break;
         pause_for_first();

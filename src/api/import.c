@@ -55,7 +55,8 @@ import_run(struct api_call *call, struct desk_tools *tools)
 
     call->deadline.us =
         began.us + IMPORT_TIME_US; /* also for what comes after: its answer is kept for a key */
-    struct seat_import import = { .org = call_org(call),
+    struct seat_import import = { .node = tools->node,
+                                  .org = call_org(call),
                                   .event = call->event,
                                   .actor = call_user(call),
                                   .request_id = slice_of(call->exchange->request.request_id),
@@ -82,5 +83,5 @@ void
 events_import(struct api *api, struct api_call *call)
 {
     (void)api;
-    call_on_desk(call, import_run);
+    call_on_desk_long(call, import_run);
 }

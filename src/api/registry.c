@@ -9,10 +9,9 @@
 #include "holdfast/log.h"
 #include "holdfast/repair.h"
 
-#define TIME_US                                                                                    \
-    (60 * (int64_t)TIME_US_PER_S) /* they read all of an event and walk all of Redis               \
-                                   */
-#define AWAY "Redis is off or can't be reached; what was put right before that stays so."
+/* They read all of an event and walk all of Redis. */
+#define TIME_US (60 * (int64_t)TIME_US_PER_S)
+#define AWAY    "Redis is off or can't be reached; what was put right before that stays so."
 
 /* --- what the tiers have --------------------------------------------------------------- */
 
@@ -22,6 +21,14 @@ struct registry {
     bool redis_is_used;
 };
 
+static bool
+redis_may_be_used(const struct node *node)
+{
+    return warm_tier_is_on(node->tier) &&
+           breaker_state(warm_tier_breaker(node->tier)) == BREAKER_CLOSED;
+}
+
+/* A comparison finds out by itself whether the event is there; this is for where there is none. */
 static enum hf_status
 find_event(struct api_call *call, struct desk_tools *tools)
 {
@@ -39,38 +46,26 @@ find_event(struct api_call *call, struct desk_tools *tools)
     return status;
 }
 
-static bool
-redis_may_be_used(const struct node *node)
-{
-    return warm_tier_is_on(node->tier) &&
-           breaker_state(warm_tier_breaker(node->tier)) == BREAKER_CLOSED;
-}
-
 /* A Redis that fails is told as such; Postgres is what the answer can't do without. */
 static enum hf_status
 look_at_redis(struct api_call *call, struct desk_tools *tools, struct mono_time deadline,
               struct registry *registry)
 {
-    enum hf_status status = HF_OK;
-
-    registry->redis_is_used = redis_may_be_used(tools->node);
-    if (registry->redis_is_used)
-        status = repair_event(tools->node, tools->pg, tools->warm, call_org(call), call->event,
-                              REPAIR_LOOK, deadline, &registry->redis);
-    if (status != HF_OVERLOADED || mono_now().us >= deadline.us)
-        return status;
-    registry->redis_is_used = false;
-    return HF_OK;
+    if (!redis_may_be_used(tools->node))
+        return find_event(call, tools);
+    enum hf_status status = repair_event(tools->node, tools->pg, tools->warm, call_org(call),
+                                         call->event, REPAIR_LOOK, deadline, &registry->redis);
+    registry->redis_is_used = status == HF_OK;
+    bool redis_failed = status == HF_OVERLOADED && mono_now().us < deadline.us;
+    return redis_failed ? HF_OK : status;
 }
 
 static enum hf_status
 look_at_tiers(struct api_call *call, struct desk_tools *tools, struct registry *registry)
 {
     struct mono_time deadline = { mono_now().us + TIME_US };
-    enum hf_status status = find_event(call, tools);
+    enum hf_status status = look_at_redis(call, tools, deadline, registry);
 
-    if (status == HF_OK)
-        status = look_at_redis(call, tools, deadline, registry);
     if (status == HF_OK)
         status = repair_look_at_memory(tools->node, tools->pg, call_org(call), call->event,
                                        deadline, &registry->memory);
@@ -171,7 +166,7 @@ void
 registry_get(struct api *api, struct api_call *call)
 {
     (void)api;
-    call_on_desk(call, registry_run);
+    call_on_desk_long(call, registry_run);
 }
 
 /* --- reconcile ------------------------------------------------------------------------------- */
@@ -185,9 +180,11 @@ respond_reconciled(struct api_call *call, const struct repair_report *report)
     LOG_EVENT(LOG_INFO, "reconciled", log_text("org", call->claims.org),
               log_slice("event_id", call->event), log_text("user", call->claims.user),
               log_text("request_id", call->exchange->request.request_id),
-              log_int("restored", report->restored), log_int("removed", report->removed));
+              log_int("restored", report->restored), log_int("removed", report->removed),
+              log_text("consistent", report->equal ? "yes" : "no"));
     json_writer_init(&w, &body);
     json_object_begin(&w);
+    json_field_bool(&w, "consistent", report->equal);
     json_field_int(&w, "restored", report->restored);
     json_field_int(&w, "removed", report->removed);
     json_field_int(&w, "duration_ms", report->duration_us / TIME_US_PER_MS);
@@ -200,14 +197,15 @@ reconcile_run(struct api_call *call, struct desk_tools *tools)
 {
     struct mono_time deadline = { mono_now().us + TIME_US };
     struct repair_report report = { 0 };
-    enum hf_status status = find_event(call, tools);
+    bool is_on = warm_tier_is_on(tools->node->tier);
+    enum hf_status status = is_on
+                                ? repair_event(tools->node, tools->pg, tools->warm, call_org(call),
+                                               call->event, REPAIR_THOROUGH, deadline, &report)
+                                : find_event(call, tools);
 
-    if (status == HF_OK && !warm_tier_is_on(tools->node->tier))
-        status = HF_OVERLOADED;
+    if (status == HF_OK && !is_on)
+        respond_refusal(call, HF_STORE_UNAVAILABLE, AWAY);
     else if (status == HF_OK)
-        status = repair_event(tools->node, tools->pg, tools->warm, call_org(call), call->event,
-                              REPAIR_THOROUGH, deadline, &report);
-    if (status == HF_OK)
         respond_reconciled(call, &report);
     else if (status == HF_OVERLOADED && mono_now().us < deadline.us)
         respond_refusal(call, HF_STORE_UNAVAILABLE, AWAY);
@@ -219,5 +217,5 @@ void
 registry_reconcile(struct api *api, struct api_call *call)
 {
     (void)api;
-    call_on_desk(call, reconcile_run);
+    call_on_desk_long(call, reconcile_run);
 }

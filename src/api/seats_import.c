@@ -103,7 +103,7 @@ seat_import_run(struct pg *pg, struct arena *arena, const struct seat_import *im
             status = HF_INVALID_FIELD;
         } else {
             tx_replan(pg);
-            status = tx_run(pg, import->deadline, import_body, &tx);
+            status = tx_run(import->node, pg, import->deadline, import_body, &tx);
         }
         if (status == HF_OK) {
             result->imported = changes->added;

@@ -99,7 +99,7 @@ remove_run(struct api_call *call, struct desk_tools *tools)
 {
     struct remove_tx tx = { .call = call };
     struct mono_time began = mono_now();
-    enum hf_status status = tx_run(tools->pg, call->deadline, remove_body, &tx);
+    enum hf_status status = tx_run(tools->node, tools->pg, call->deadline, remove_body, &tx);
 
     if (status == HF_OK) {
         /* The seat's state is told first, so that the map shows the removal as its change. */

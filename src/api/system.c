@@ -71,6 +71,19 @@ readiness_word(const struct readiness *now)
 }
 
 static void
+write_breaker(struct json_writer *w, enum breaker_state state)
+{
+    json_name(w, "redis_breaker");
+    json_object_begin(w);
+    json_field_text(w, "state", slice_of(breaker_state_word(state)));
+    json_field_int(w, "opened", (int64_t)metric_count(METRIC_BREAKER_OPENED_TOTAL));
+    json_field_int(w, "half_opened", (int64_t)metric_count(METRIC_BREAKER_HALF_OPENED_TOTAL));
+    json_field_int(w, "closed", (int64_t)metric_count(METRIC_BREAKER_CLOSED_TOTAL));
+    json_field_int(w, "fallbacks", (int64_t)metric_count(METRIC_REDIS_FALLBACKS_TOTAL));
+    json_object_end(w);
+}
+
+static void
 write_readiness(struct buf *body, const struct readiness *now)
 {
     struct json_writer w;
@@ -82,7 +95,7 @@ write_readiness(struct buf *body, const struct readiness *now)
     json_field_text(&w, "postgres", slice_of(now->postgres_is_up ? "up" : "down"));
     json_field_text(&w, "redis", slice_of(redis));
     if (now->redis_is_on)
-        json_field_text(&w, "redis_breaker", slice_of(breaker_state_word(now->breaker)));
+        write_breaker(&w, now->breaker);
     json_field_bool(&w, "draining", now->phase >= API_DRAINING);
     json_object_end(&w);
 }

@@ -36,5 +36,5 @@ void
 admin_verify_get(struct api *api, struct api_call *call)
 {
     (void)api;
-    call_on_desk(call, verify_run);
+    call_on_desk_long(call, verify_run);
 }

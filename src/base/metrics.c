@@ -220,17 +220,18 @@ metric_request(const char *route, enum hf_status status)
     count(&own_stripe()->requests[request_slot(route, status)], 1);
 }
 
-/* ---- writing ---- */
-
-static uint64_t
-counter_sum(size_t counter)
+uint64_t
+metric_count(enum metric_counter counter)
 {
     uint64_t sum = 0;
 
+    hf_assert((unsigned)counter < METRIC_COUNTER_COUNT);
     for (size_t i = 0; i < STRIPES; i++)
         sum += atomic_load_explicit(&stripes[i].counters[counter], memory_order_relaxed);
     return sum;
 }
+
+/* ---- writing ---- */
 
 static uint64_t
 bucket_sum(size_t histogram, size_t bucket)
@@ -319,7 +320,7 @@ static void
 write_counter(struct buf *out, const struct metric_row *row, size_t counter)
 {
     write_series(out, row, "", "");
-    buf_append_int(out, (long long)counter_sum(counter));
+    buf_append_int(out, (long long)metric_count((enum metric_counter)counter));
     buf_append_char(out, '\n');
 }
 

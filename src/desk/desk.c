@@ -7,7 +7,11 @@
  * A thread with nothing to do looks after its connection, so that the next job finds one. A job
  * waits for a connection neither long nor past its deadline: a try that failed is followed by a
  * pause, in which all that wait are told at once. And since all threads may be busy with jobs that
- * take long or hang, a watch answers those that wait until their time is up.
+ * take long or hang, a watch answers those that wait until their time is up, and all of them while
+ * the engine knows that Postgres is away.
+ *
+ * Long jobs wait in a queue of their own. They go first, but never onto the last thread: so neither
+ * kind waits for the other for long.
  */
 #include "holdfast/desk.h"
 
@@ -19,19 +23,22 @@
 #include "holdfast/metrics.h"
 #include "holdfast/thread.h"
 
-#define DESK_STACK_BYTES  (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
-#define WATCH_STACK_BYTES (256 * 1024)
-#define WATCH_US          (20 * TIME_US_PER_MS)
-#define REPLAN_US         (10 * (int64_t)TIME_US_PER_S)
-#define IDLE_LOOK_US      (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
-#define LEAST_US          (20 * TIME_US_PER_MS) /* a statement that is cut off costs its connection */
-#define CONNECT_US        (1 * (int64_t)TIME_US_PER_S)
+#define DESK_STACK_BYTES (1024 * 1024) /* handlers keep lines of CSV and SQL on it */
+#define WATCH_US         (20 * TIME_US_PER_MS)
+#define REPLAN_US        (10 * (int64_t)TIME_US_PER_S)
+#define IDLE_LOOK_US     (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
+#define LEAST_US         (20 * TIME_US_PER_MS) /* a statement that is cut off costs its connection */
+#define CONNECT_US       (1 * (int64_t)TIME_US_PER_S)
 
 struct desk_thread {
     struct desk *desk;
     struct thread thread;
     struct mono_time replan_at; /* the thread's own */
     struct desk_tools tools;
+};
+
+struct job_queue {
+    struct desk_job *first, **last;
 };
 
 struct desk {
@@ -41,30 +48,53 @@ struct desk {
     int thread_count;
     struct desk_thread *threads;
     struct thread watch;
+    struct desk_tools watch_tools; /* without Postgres */
 
     /* guarded by lock */
-    struct lock lock;    /* rank QUEUE */
-    pthread_cond_t work; /* something waits, or it is over */
-    pthread_cond_t idle; /* nothing is outstanding */
-    struct desk_job *first, **last;
+    struct lock lock;           /* rank QUEUE */
+    pthread_cond_t work;        /* something waits, or it is over */
+    pthread_cond_t idle;        /* nothing is outstanding */
+    struct job_queue queues[2]; /* by is_long */
     int64_t waiting;
     int64_t outstanding; /* waiting, or running */
-    bool stopping;       /* what still waits is answered with fail, then the threads end */
+    int long_running;
+    bool stopping; /* what still waits is answered with fail, then the threads end */
 };
 
 /* --- the queue --------------------------------------------------------- */
 
+static void
+queue_init(struct job_queue *queue)
+{
+    queue->first = NULL;
+    queue->last = &queue->first;
+}
+
+/* Unlinks *link, a job of the queue or NULL, and returns it. */
+static struct desk_job *
+unlink_locked(struct desk *desk, struct job_queue *queue, struct desk_job **link)
+{
+    struct desk_job *job = *link;
+    if (job == NULL)
+        return NULL;
+    *link = job->next;
+    if (*link == NULL)
+        queue->last = link;
+    job->next = NULL;
+    metric_set(METRIC_DESK_DEPTH, --desk->waiting);
+    return job;
+}
+
+/* A job that may run now, or that is only to be refused; NULL: there is none. */
 static struct desk_job *
 pop_locked(struct desk *desk)
 {
-    struct desk_job *job = desk->first;
-    if (job == NULL)
-        return NULL;
-    desk->first = job->next;
-    if (desk->first == NULL)
-        desk->last = &desk->first;
-    job->next = NULL;
-    metric_set(METRIC_DESK_DEPTH, --desk->waiting);
+    bool may_be_long = desk->stopping || desk->long_running < desk->thread_count - 1;
+    bool is_long = may_be_long && desk->queues[true].first != NULL;
+    struct job_queue *queue = &desk->queues[is_long];
+    struct desk_job *job = unlink_locked(desk, queue, &queue->first);
+    if (job != NULL && is_long)
+        desk->long_running++;
     return job;
 }
 
@@ -73,24 +103,26 @@ static struct desk_job *
 take(struct desk *desk, bool *stopping)
 {
     struct mono_time until = { mono_now().us + IDLE_LOOK_US };
+    struct desk_job *job;
     lock_take(&desk->lock);
-    for (;;) {
+    while ((job = pop_locked(desk)) == NULL && !desk->stopping) {
         int64_t left_us = until.us - mono_now().us;
-        if (desk->first != NULL || desk->stopping || left_us <= 0)
+        if (left_us <= 0)
             break;
         lock_wait(&desk->lock, &desk->work, (long)left_us);
     }
-    struct desk_job *job = pop_locked(desk);
     *stopping = desk->stopping;
     lock_drop(&desk->lock);
     return job;
 }
 
+/* was_long: it was taken as a long one, to run. */
 static void
-job_is_done(struct desk *desk)
+job_is_done(struct desk *desk, bool was_long)
 {
     lock_take(&desk->lock);
-    hf_assert(desk->outstanding > 0);
+    hf_assert(desk->outstanding > 0 && desk->long_running >= was_long);
+    desk->long_running -= was_long;
     if (--desk->outstanding == 0)
         pthread_cond_broadcast(&desk->idle);
     lock_drop(&desk->lock);
@@ -102,9 +134,10 @@ desk_submit(struct desk *desk, struct desk_job *job)
     lock_take(&desk->lock);
     bool room = desk->waiting < desk->queue_max && !desk->stopping;
     if (room) {
+        struct job_queue *queue = &desk->queues[job->is_long];
         job->next = NULL;
-        *desk->last = job;
-        desk->last = &job->next;
+        *queue->last = job;
+        queue->last = &job->next;
         desk->outstanding++;
         metric_set(METRIC_DESK_DEPTH, ++desk->waiting);
         pthread_cond_signal(&desk->work);
@@ -150,10 +183,11 @@ static void
 do_job(struct desk_thread *self, struct desk_job *job, bool stopping)
 {
     bool is_late = mono_now().us + LEAST_US >= job->deadline.us;
+    bool is_up = engine_store_is_up(self->tools.node->engine);
     /* A statement before it that hung until it was too late has cost the connection. */
-    if (stopping || (is_late && pg_is_connected(self->tools.pg)))
+    if (stopping || (is_late && is_up && pg_is_connected(self->tools.pg)))
         job->fail(job, &self->tools, HF_OVERLOADED);
-    else if (is_late || !store_is_ready(self, job->deadline))
+    else if (is_late || !is_up || !store_is_ready(self, job->deadline))
         job->fail(job, &self->tools, HF_STORE_UNAVAILABLE);
     else
         job->run(job, &self->tools);
@@ -177,8 +211,9 @@ desk_main(void *argument)
     while (!stopping) {
         struct desk_job *job;
         while ((job = take(self->desk, &stopping)) != NULL) {
+            bool was_long = job->is_long;
             do_job(self, job, stopping);
-            job_is_done(self->desk);
+            job_is_done(self->desk, was_long);
             replan_when_due(self);
         }
         if (!stopping)
@@ -189,41 +224,42 @@ desk_main(void *argument)
 
 /* --- the watch --------------------------------------------------------- */
 
-/* Unlinks and returns a job whose time is up before the watch looks again; NULL: there is none. */
+/* A job of the queue whose time is up by `up_to`; NULL: there is none. */
 static struct desk_job *
-take_late_locked(struct desk *desk, struct mono_time now)
+take_late_locked(struct desk *desk, struct job_queue *queue, struct mono_time up_to)
 {
-    struct desk_job **link = &desk->first;
-    while (*link != NULL && (*link)->deadline.us > now.us + WATCH_US)
+    struct desk_job **link = &queue->first;
+    while (*link != NULL && (*link)->deadline.us > up_to.us)
         link = &(*link)->next;
-    struct desk_job *job = *link;
+    return unlink_locked(desk, queue, link);
+}
+
+static struct desk_job *
+take_late(struct desk *desk, struct mono_time up_to)
+{
+    lock_take(&desk->lock);
+    struct desk_job *job = take_late_locked(desk, &desk->queues[false], up_to);
     if (job == NULL)
-        return NULL;
-    *link = job->next;
-    if (*link == NULL)
-        desk->last = link;
-    job->next = NULL;
-    metric_set(METRIC_DESK_DEPTH, --desk->waiting);
+        job = take_late_locked(desk, &desk->queues[true], up_to);
+    lock_drop(&desk->lock);
     return job;
 }
 
+/* Those whose time is up before the watch looks again; where the store is away, all of them. */
 static void
 answer_late(struct desk *desk)
 {
-    for (;;) {
-        lock_take(&desk->lock);
-        struct desk_job *job = take_late_locked(desk, mono_now());
-        lock_drop(&desk->lock);
-        if (job == NULL)
-            return;
-        job->fail(job, NULL,
-                  engine_store_is_up(desk->node->engine) ? HF_OVERLOADED : HF_STORE_UNAVAILABLE);
-        job_is_done(desk);
+    bool is_up = engine_store_is_up(desk->node->engine);
+    struct mono_time up_to = { is_up ? mono_now().us + WATCH_US : INT64_MAX };
+    struct desk_job *job;
+    while ((job = take_late(desk, up_to)) != NULL) {
+        job->fail(job, &desk->watch_tools, is_up ? HF_OVERLOADED : HF_STORE_UNAVAILABLE);
+        job_is_done(desk, false);
     }
 }
 
 static void *
-watch_main(void *argument)
+desk_watch_main(void *argument)
 {
     struct desk *desk = argument;
     bool stopping = false;
@@ -262,6 +298,15 @@ desk_thread_stop(struct desk_thread *self)
         pg_free(&self->tools.pg);
 }
 
+static bool
+watch_start(struct desk *desk)
+{
+    desk->watch_tools.node = desk->node;
+    desk->watch_tools.warm = warm_new(desk->node->config, desk->node->tier);
+    return desk->watch_tools.warm != NULL &&
+           thread_start(&desk->watch, DESK_STACK_BYTES, desk_watch_main, desk);
+}
+
 static void
 tell_to_stop(struct desk *desk)
 {
@@ -289,9 +334,11 @@ desk_free(struct desk *desk)
 {
     tell_to_stop(desk);
     thread_join(&desk->watch);
+    if (desk->watch_tools.warm != NULL)
+        warm_free(&desk->watch_tools.warm);
     for (int i = 0; i < desk->thread_count; i++)
         desk_thread_stop(&desk->threads[i]);
-    hf_assert(desk->first == NULL && desk->outstanding == 0);
+    hf_assert(desk->waiting == 0 && desk->outstanding == 0);
     pthread_cond_destroy(&desk->idle);
     pthread_cond_destroy(&desk->work);
     lock_fini(&desk->lock);
@@ -314,11 +361,12 @@ desk_start(struct node *node)
     desk->queue_max = node->config->desk_queue_max;
     desk->thread_count = count;
     desk->threads = threads;
-    desk->last = &desk->first;
+    queue_init(&desk->queues[false]);
+    queue_init(&desk->queues[true]);
     lock_init(&desk->lock, LOCK_QUEUE);
     lock_cond_init(&desk->work);
     lock_cond_init(&desk->idle);
-    bool ready = thread_start(&desk->watch, WATCH_STACK_BYTES, watch_main, desk);
+    bool ready = watch_start(desk);
     for (int i = 0; ready && i < count; i++)
         ready = desk_thread_start(&threads[i], node, desk);
     if (!ready) {

@@ -61,7 +61,7 @@ engine_start(struct node *node)
     engine->worker_count = (int)node->config->workers;
     engine->queue = op_queue_new(node->config->queue_max);
     engine->workers = calloc((size_t)engine->worker_count, sizeof(*engine->workers));
-    bool ready = engine->queue != NULL && engine->workers != NULL &&
+    bool ready = engine->queue != NULL && engine->workers != NULL && asker_start(engine) &&
                  thread_start(&engine->watch, WATCH_STACK_BYTES, watch_main, engine);
     for (int i = 0; ready && i < engine->worker_count; i++)
         ready = worker_init(&engine->workers[i], engine) && worker_start(&engine->workers[i]);
@@ -87,6 +87,7 @@ engine_stop(struct engine **engine_pointer, struct mono_time deadline)
     }
     atomic_store(&engine->stopping, true);
     thread_join(&engine->watch);
+    asker_stop(engine);
     op_queue_free(&engine->queue);
     free(engine->workers);
     free(engine);

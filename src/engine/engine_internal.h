@@ -6,6 +6,7 @@
  *   pace.c        how long an op would wait, and whether it is let in
  *   worker.c      the loop of one worker: gather, prepare, run, keep its connection
  *   watch.c       ops that no worker comes to in time
+ *   doubts.c      lost outcomes of the desk's transactions
  *   prepare.c     deadlines and policies, before a transaction begins
  *   batch.c       one transaction for many ops, and what its outcome means
  *   op_hold.c     hold_seats: parameters and verdicts
@@ -52,11 +53,12 @@ struct engine {
     int worker_count;
     struct worker *workers;
     struct thread watch;
+    struct asker *asker;
     struct pace pace;
     _Atomic int64_t outstanding;
     _Atomic unsigned replan;    /* counts up when plans should be made anew */
     _Atomic int64_t workers_up; /* workers whose connection works */
-    _Atomic int64_t doubts;     /* workers that don't know a transaction's outcome */
+    _Atomic int64_t doubts;     /* transactions whose outcome isn't known */
     _Atomic int64_t moved_us;   /* when a worker last took ops, or Postgres answered it */
     _Atomic int64_t trouble_us; /* when the store was last seen away */
     _Atomic bool silent;        /* engine_store_is_silent */
@@ -142,6 +144,12 @@ op_time_least_us(const struct engine *engine)
 /* --- watch.c ------------------------------------------------------------------- */
 
 void *watch_main(void *context);
+
+/* --- doubts.c ------------------------------------------------------------------ */
+
+/* False: no memory or no thread; asker_stop is needed in any case. */
+HF_MUST_CHECK bool asker_start(struct engine *engine);
+void asker_stop(struct engine *engine);
 
 /* --- worker.c ------------------------------------------------------------------ */
 

@@ -442,6 +442,7 @@ def test_health_needs_no_token(node):
     for path in ("/ready", "/readyz", "/ready?strict"):
         ready = stranger.get(path).expect(200).json
         assert (ready["postgres"], ready["redis"]) == ("up", "up")
+        assert ready["redis_breaker"]["state"] == "closed"
 
 
 def test_metrics_are_prometheus_text(client, node, event):

@@ -1,12 +1,15 @@
 """While Postgres is away no hold is granted, and nothing that was granted is lost."""
 
+import contextlib
 import shutil
+import time
 import uuid
 
 import pytest
 
 from support import servers
 from support.asking import ask, end_all_sessions
+from support.bystander import CLOSE_GATE, await_waiting, execute, holding, trigger
 from support.buyers import Buyers
 from support.client import Client
 from support.node import Node
@@ -112,3 +115,78 @@ def test_a_server_that_may_lose_commits_is_refused_and_that_is_told_once(workpla
         node.kill()
         server.stop()
         shutil.rmtree(server.folder)
+
+
+# --- the desk --------------------------------------------------------------------------------------------------------
+
+
+def test_reads_of_a_postgres_that_hangs_are_answered_as_soon_as_that_is_known(start_node, own_postgres, org):
+    """Only what a thread of the desk has in its hands hears so late; what Redis has is told, marked as old."""
+    node = start_node(database_url=own_postgres.url(), request_timeout="5s", desks=2)
+    admin = Client(node, org, "admin-1", "admin")
+    event = admin.make_event(60)
+    buyer, reader = admin.as_user(), admin.as_user()
+    for n in range(1, 41):
+        buyer.held(event, f"A-{n}", cart=f"cart-{n}")
+    time.sleep(1.2)  # by now Redis' word alone doesn't do
+
+    def read(number):
+        start = time.monotonic()
+        # About his own seats memory doesn't answer.
+        answer = buyer.as_user(buyer.user).seat(event, f"A-{number + 1}")
+        return number, answer, time.monotonic() - start
+
+    own_postgres.pause()
+    try:
+        first = at_once(30, read)
+        assert sum(took > 3 for _, _, took in first) <= 2, sorted(took for *_, took in first)
+        later = at_once(30, read)
+        assert max(took for *_, took in later) < 1.5, sorted(took for *_, took in later)
+        for number, answer, took in first + later:
+            assert took < 5.5, (number, answer, took)
+            if took < 3:
+                assert answer.status == 200 and answer.headers["X-Holdfast-Stale"] == "true", answer
+        start = time.monotonic()
+        reader.seat(event, "A-50").expect(503, "store_unavailable")  # about a free seat Redis says nothing
+        admin.get(f"/api/admin/verify/{event}").expect(503, "store_unavailable")
+        assert time.monotonic() - start < 1.5
+    finally:
+        own_postgres.resume()
+    wait_until(lambda: reader.seat(event, "A-50").status == 200, timeout=10)
+
+
+@contextlib.contextmanager
+def late_commits(db):
+    """Who changes a seat stands within COMMIT before a row that holding(url, CLOSE_GATE) locks, however long."""
+    execute(db, "CREATE TABLE gate (id int PRIMARY KEY); INSERT INTO gate VALUES (1)")
+    body = "PERFORM set_config('lock_timeout', '0', true); PERFORM FROM gate FOR SHARE; RETURN NULL;"
+    try:
+        with trigger(db, "at_late_gate", "audit_log", "AFTER INSERT", body, deferred=True):
+            yield
+    finally:
+        execute(db, "DROP TABLE gate")
+
+
+def test_a_change_of_the_desk_that_commits_after_its_answer_is_learned(
+        start_node, proxied, database_url, admin, db, org, check_audit):
+    """Memory said "blocked", for it was told so and is alone; nobody waits for the unblocking's outcome any more."""
+    proxy, url = proxied(database_url)
+    node = start_node(database_url=url, request_timeout="1s")
+    admin = admin.at(node)
+    event = admin.make_event(3)
+    seats = {"event_id": event, "seat_ids": ["A-1"], "reason": "x"}
+    admin.post("/api/admin/seats/block", seats).expect(200)
+    buyer = admin.as_user()
+    buyer.hold_one(event, "A-1").expect(409, "seat_blocked")
+    settled = node.metrics()["holdfast_outcomes_settled_total"]
+    with late_commits(db):
+        with holding(database_url, CLOSE_GATE) as bystander:
+            proxy.at(b"COMMIT", "lose the answer")
+            admin.post("/api/admin/seats/unblock", seats).expect(503, "outcome_unknown")
+            await_waiting(db)  # the COMMIT, and perhaps the node that asks what became of it
+            time.sleep(1)
+            assert node.metrics()["holdfast_outcomes_settled_total"] == settled
+            bystander.release()
+        wait_until(lambda: node.metrics()["holdfast_outcomes_settled_total"] == settled + 1, timeout=10)
+    wait_until(lambda: buyer.hold_one(event, "A-1").status == 201, timeout=3, what="memory knows that it is free")
+    check_audit(event)

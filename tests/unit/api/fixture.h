@@ -84,6 +84,20 @@ engine_store_is_up(const struct engine *engine)
     return fx.store_is_up;
 }
 
+bool
+engine_may_doubt(struct engine *engine)
+{
+    (void)engine;
+    return true;
+}
+
+void
+engine_doubts(struct engine *engine, const struct uuid *batch_id)
+{
+    (void)engine;
+    (void)batch_id;
+}
+
 void
 engine_replan(struct engine *engine)
 {

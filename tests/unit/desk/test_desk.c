@@ -18,6 +18,7 @@
 /* --- what stands in for cold and warm -------------------------------------------------- */
 
 static _Atomic bool postgres_is_up;
+static _Atomic bool engine_says_up;
 static _Atomic int looks; /* how often a thread looked after its connection */
 
 struct pg *
@@ -89,14 +90,14 @@ bool
 engine_store_is_up(const struct engine *engine)
 {
     (void)engine;
-    return postgres_is_up;
+    return engine_says_up;
 }
 
 /* --- jobs ---------------------------------------------------------------------------------- */
 
 static struct config config;
 static struct node node;
-static _Atomic int ran, failed_with;
+static _Atomic int ran, failed, failed_with;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* taken: jobs stand still in it */
 
 static void
@@ -110,10 +111,19 @@ job_run(struct desk_job *job, struct desk_tools *tools)
 }
 
 static void
-job_fail(struct desk_job *job, struct desk_tools *tools, enum hf_status status)
+quick_run(struct desk_job *job, struct desk_tools *tools)
 {
     (void)tools;
+    atomic_fetch_add(&ran, 1);
+    free(job);
+}
+
+static void
+job_fail(struct desk_job *job, struct desk_tools *tools, enum hf_status status)
+{
+    assert_non_null(tools->warm); /* Redis may have an answer still */
     atomic_store(&failed_with, (int)status);
+    atomic_fetch_add(&failed, 1);
     free(job);
 }
 
@@ -139,10 +149,10 @@ set_up(void **state)
 {
     (void)state;
     config.desks = 2;
-    config.desk_queue_max = 4;
     node.config = &config;
-    postgres_is_up = true;
-    ran = failed_with = looks = 0;
+    config.desk_queue_max = 4;
+    postgres_is_up = engine_says_up = true;
+    ran = failed = failed_with = looks = 0;
     return 0;
 }
 
@@ -239,6 +249,96 @@ a_job_behind_others_that_take_long_is_answered_when_its_time_is_up(void **state)
     assert_int_equal(ran, config.desks + 1);
 }
 
+static struct desk_job *
+long_job_new(int64_t deadline_us)
+{
+    struct desk_job *job = job_new(deadline_us);
+    job->is_long = true;
+    return job;
+}
+
+static void
+wait_for_outstanding(struct desk *desk, int64_t most)
+{
+    struct mono_time end = soon();
+    while (desk_outstanding(desk) > most && mono_now().us < end.us)
+        sleep_us(TIME_US_PER_MS);
+    assert_true(desk_outstanding(desk) <= most);
+}
+
+static void
+while_the_store_is_known_to_be_away_nothing_waits(void **state)
+{
+    (void)state;
+    config.desk_queue_max = 20;
+    struct desk *desk = desk_start(&node);
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < config.desks; i++) /* what hangs in Postgres */
+        assert_true(desk_submit(desk, job_new(10 * TIME_US_PER_S)));
+    sleep_us(50 * TIME_US_PER_MS);
+    for (int i = 0; i < 10; i++)
+        assert_true(desk_submit(desk, i % 2 == 0 ? job_new(10 * TIME_US_PER_S)
+                                                 : long_job_new(10 * TIME_US_PER_S)));
+    sleep_us(100 * TIME_US_PER_MS);
+    assert_int_equal(failed, 0);
+    engine_says_up = false;
+    struct mono_time start = mono_now();
+    wait_for_outstanding(desk, config.desks);
+    assert_true(mono_now().us - start.us < TIME_US_PER_S);
+    assert_int_equal(failed, 10);
+    assert_int_equal(failed_with, HF_STORE_UNAVAILABLE);
+    pthread_mutex_unlock(&gate);
+    wait_for_outstanding(desk, 0);
+    assert_true(
+        desk_submit(desk, job_new(10 * TIME_US_PER_S))); /* and with threads that are free */
+    wait_for_outstanding(desk, 0);
+    assert_int_equal(failed, 11);
+    assert_int_equal(ran, config.desks);
+    desk_stop(&desk, soon());
+}
+
+/* Long ones in the gate: a job that is not long must go past them. */
+static void
+long_jobs_leave_a_thread_to_the_others(void **state)
+{
+    (void)state;
+    config.desk_queue_max = 20;
+    for (config.desks = 2; config.desks <= 4; config.desks++) {
+        struct desk *desk = desk_start(&node);
+        ran = 0;
+        pthread_mutex_lock(&gate);
+        for (int i = 0; i < config.desks + 2; i++)
+            assert_true(desk_submit(desk, long_job_new(10 * TIME_US_PER_S)));
+        sleep_us(50 * TIME_US_PER_MS);
+        for (int i = 0; i < 5; i++) {
+            struct desk_job *job = job_new(10 * TIME_US_PER_S);
+            job->run = quick_run;
+            assert_true(desk_submit(desk, job));
+        }
+        wait_for_outstanding(desk, config.desks + 2);
+        assert_int_equal(ran, 5);
+        pthread_mutex_unlock(&gate);
+        wait_for_outstanding(desk, 0);
+        assert_int_equal(ran, config.desks + 2 + 5); /* and the long ones have had their turn */
+        desk_stop(&desk, soon());
+    }
+}
+
+static void
+a_long_job_that_waits_for_its_turn_is_answered_when_its_time_is_up(void **state)
+{
+    (void)state;
+    struct desk *desk = desk_start(&node);
+    pthread_mutex_lock(&gate);
+    assert_true(desk_submit(desk, long_job_new(10 * TIME_US_PER_S)));
+    assert_true(desk_submit(desk, long_job_new(100 * TIME_US_PER_MS)));
+    wait_for_outstanding(desk, 1);
+    assert_int_equal(failed_with, HF_OVERLOADED);
+    pthread_mutex_unlock(&gate);
+    desk_stop(&desk, soon());
+    assert_int_equal(ran, 1);
+}
+
 static void
 a_thread_without_jobs_looks_after_its_connection(void **state)
 {
@@ -262,6 +362,9 @@ main(void)
         CASE(without_postgres_a_job_fails_as_store_unavailable),
         CASE(a_job_waits_for_a_connection_no_longer_than_its_deadline),
         CASE(a_job_behind_others_that_take_long_is_answered_when_its_time_is_up),
+        CASE(while_the_store_is_known_to_be_away_nothing_waits),
+        CASE(long_jobs_leave_a_thread_to_the_others),
+        CASE(a_long_job_that_waits_for_its_turn_is_answered_when_its_time_is_up),
         CASE(a_thread_without_jobs_looks_after_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
