@@ -22,8 +22,7 @@ struct import_words {
 static int
 complain(const char *what, const char *value)
 {
-    fprintf(stderr, "holdfast import: %s%s%s\n", what, value[0] != '\0' ? ": " : "", value);
-    return EXIT_USAGE;
+    return command_complain("import", what, value);
 }
 
 static int

@@ -3,7 +3,6 @@
  *
  * The nodes may serve meanwhile: it compares and mends as their own repair does.
  */
-#include <getopt.h>
 #include <stdio.h>
 
 #include "commands.h"
@@ -15,44 +14,17 @@
 #define EVENT_US     (600 * (int64_t)TIME_US_PER_S) /* however large the event and Redis are */
 
 struct reconcile {
-    const char *org, *event;
+    struct command_scope scope;
     struct node node;
     struct pg *pg;
     struct warm *warm;
     int64_t events, restored, removed, failures;
 };
 
-static int
+static void
 complain(const char *what, const char *value)
 {
-    fprintf(stderr, "holdfast reconcile: %s%s%s\n", what, value[0] != '\0' ? ": " : "", value);
-    return EXIT_USAGE;
-}
-
-static int
-read_words(int argc, char **argv, struct reconcile *self)
-{
-    static const struct option options[] = { { "org", required_argument, NULL, 'o' },
-                                             { "event", required_argument, NULL, 'e' },
-                                             { NULL, 0, NULL, 0 } };
-    int option;
-
-    *self = (struct reconcile){ .org = "", .event = "" };
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == 'o')
-            self->org = optarg;
-        else if (option == 'e')
-            self->event = optarg;
-        else
-            return EXIT_USAGE; /* getopt has said what is wrong */
-    }
-    if (optind < argc)
-        return complain("a word that it doesn't take", argv[optind]);
-    if (self->org[0] != '\0' && !id_is_valid(slice_of(self->org)))
-        return complain("--org is not 1-64 characters of [A-Za-z0-9._-]", self->org);
-    if (self->event[0] != '\0' && !id_is_valid(slice_of(self->event)))
-        return complain("--event is not 1-64 characters of [A-Za-z0-9._-]", self->event);
-    return EXIT_DONE;
+    (void)command_complain("reconcile", what, value);
 }
 
 /* --- one event ------------------------------------------------------------------------- */
@@ -110,8 +82,8 @@ reconcile_events(struct reconcile *self)
 
     while (going) {
         struct mono_time deadline = { mono_now().us + STATEMENT_US };
-        struct pg_result *rows = repair_next_events(self->pg, slice_of(self->org),
-                                                    slice_of(self->event), &cursor, deadline);
+        struct pg_result *rows = repair_next_events(self->pg, slice_of(self->scope.org),
+                                                    slice_of(self->scope.event), &cursor, deadline);
         if (rows == NULL) {
             complain("Postgres failed", pg_last_error(self->pg));
             self->failures++;
@@ -130,8 +102,8 @@ reconcile_all(struct reconcile *self)
         return EXIT_FAILED;
     }
     reconcile_events(self);
-    if (self->events == 0 && self->event[0] != '\0') {
-        complain("there is no such event", self->event);
+    if (self->events == 0 && self->scope.event[0] != '\0') {
+        complain("there is no such event", self->scope.event);
         return EXIT_FAILED;
     }
     printf("%lld events: restored %lld, removed %lld, failed %lld\n", (long long)self->events,
@@ -166,8 +138,8 @@ reconcile(const struct config *config, struct reconcile *self)
 int
 command_reconcile(const struct config *config, int argc, char **argv)
 {
-    struct reconcile self;
-    int status = read_words(argc, argv, &self);
+    struct reconcile self = { 0 };
+    int status = command_read_scope(argc, argv, &self.scope);
 
     log_init(LOG_ERROR, "reconcile");
     return status == EXIT_DONE ? reconcile(config, &self) : status;

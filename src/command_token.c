@@ -19,8 +19,7 @@ struct token_words {
 static int
 complain(const char *what, const char *value)
 {
-    fprintf(stderr, "holdfast token: %s%s%s\n", what, value[0] != '\0' ? ": " : "", value);
-    return EXIT_USAGE;
+    return command_complain("token", what, value);
 }
 
 static bool

@@ -1,7 +1,6 @@
 /*
  * command_verify.c - `holdfast verify`: the audit log replayed, in one snapshot.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,43 +10,6 @@
 #include "holdfast/log.h"
 
 #define VERIFY_TIME_US (3600 * (int64_t)TIME_US_PER_S) /* however large the log is */
-
-struct verify_words {
-    const char *org, *event;
-};
-
-static int
-complain(const char *what, const char *value)
-{
-    fprintf(stderr, "holdfast verify: %s%s%s\n", what, value[0] != '\0' ? ": " : "", value);
-    return EXIT_USAGE;
-}
-
-static int
-read_words(int argc, char **argv, struct verify_words *words)
-{
-    static const struct option options[] = { { "org", required_argument, NULL, 'o' },
-                                             { "event", required_argument, NULL, 'e' },
-                                             { NULL, 0, NULL, 0 } };
-    int option;
-
-    *words = (struct verify_words){ .org = "", .event = "" };
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == 'o')
-            words->org = optarg;
-        else if (option == 'e')
-            words->event = optarg;
-        else
-            return EXIT_USAGE; /* getopt has said what is wrong */
-    }
-    if (optind < argc)
-        return complain("a word that it doesn't take", argv[optind]);
-    if (words->org[0] != '\0' && !id_is_valid(slice_of(words->org)))
-        return complain("--org is not 1-64 characters of [A-Za-z0-9._-]", words->org);
-    if (words->event[0] != '\0' && !id_is_valid(slice_of(words->event)))
-        return complain("--event is not 1-64 characters of [A-Za-z0-9._-]", words->event);
-    return EXIT_DONE;
-}
 
 static int
 write_report(const struct audit_report *report)
@@ -63,7 +25,7 @@ write_report(const struct audit_report *report)
 }
 
 static int
-verify_with(struct pg *pg, const struct verify_words *words)
+verify_with(struct pg *pg, const struct command_scope *scope)
 {
     struct mono_time deadline = { mono_now().us + VERIFY_TIME_US };
     struct audit_report *report = calloc(1, sizeof(*report));
@@ -71,7 +33,7 @@ verify_with(struct pg *pg, const struct verify_words *words)
 
     if (report == NULL)
         fprintf(stderr, "holdfast verify: no memory\n");
-    else if (audit_verify(pg, slice_of(words->org), slice_of(words->event), deadline, report) !=
+    else if (audit_verify(pg, slice_of(scope->org), slice_of(scope->event), deadline, report) !=
              PG_DONE)
         fprintf(stderr, "holdfast verify: %s\n", pg_last_error(pg));
     else
@@ -81,13 +43,13 @@ verify_with(struct pg *pg, const struct verify_words *words)
 }
 
 static int
-verify(const struct config *config, const struct verify_words *words)
+verify(const struct config *config, const struct command_scope *scope)
 {
     struct command_store store;
     int exit_status = EXIT_FAILED;
 
     if (command_store_open(&store, config, "verify"))
-        exit_status = verify_with(store.pg, words);
+        exit_status = verify_with(store.pg, scope);
     command_store_fini(&store);
     return exit_status;
 }
@@ -95,9 +57,9 @@ verify(const struct config *config, const struct verify_words *words)
 int
 command_verify(const struct config *config, int argc, char **argv)
 {
-    struct verify_words words;
-    int status = read_words(argc, argv, &words);
+    struct command_scope scope;
+    int status = command_read_scope(argc, argv, &scope);
 
     log_init(LOG_WARN, "verify");
-    return status == EXIT_DONE ? verify(config, &words) : status;
+    return status == EXIT_DONE ? verify(config, &scope) : status;
 }

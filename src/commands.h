@@ -20,6 +20,16 @@
 /* For commands that take settings only: EXIT_DONE, or EXIT_USAGE after a line on stderr. */
 int command_takes_no_words(int argc, char **argv);
 
+/* A line on stderr: what is wrong, and with which value (may be empty). EXIT_USAGE. */
+int command_complain(const char *command, const char *what, const char *value);
+
+/* --org ORG and --event EVENT: which events it is about; "": all. */
+struct command_scope {
+    const char *org, *event;
+};
+/* EXIT_DONE, or EXIT_USAGE after a line on stderr. */
+int command_read_scope(int argc, char **argv, struct command_scope *scope);
+
 /* A connection of its own for a command, with what such a connection needs. */
 struct command_store {
     struct pg_identity *identity;
