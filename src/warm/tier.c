@@ -31,8 +31,9 @@ struct warm_tier {
     struct breaker *breaker;
 
     _Atomic uint64_t generation;
-    _Atomic uint64_t doubted; /* distrusts and doubts */
-    _Atomic bool down;        /* it failed, and didn't work for a while since */
+    _Atomic uint64_t doubted;        /* distrusts and doubts */
+    _Atomic bool down;               /* it failed, and didn't work for a while since */
+    _Atomic uint64_t fallbacks_told; /* in the log */
 
     struct lock lock; /* rank WARM_TIER */
 
@@ -115,6 +116,15 @@ next_generation(struct warm_tier *tier)
     return generation;
 }
 
+/* Uses that did without Redis since this was asked last. */
+static int64_t
+take_fallbacks(struct warm_tier *tier)
+{
+    uint64_t now = metric_count(METRIC_REDIS_FALLBACKS_TOTAL);
+    uint64_t told = atomic_exchange(&tier->fallbacks_told, now);
+    return now > told ? (int64_t)(now - told) : 0;
+}
+
 static void
 breaker_changed(void *context, enum breaker_state state)
 {
@@ -124,7 +134,8 @@ breaker_changed(void *context, enum breaker_state state)
     metric_set(METRIC_REDIS_BREAKER_STATE, (int64_t)breaker_state(tier->breaker));
     metric_set(METRIC_REDIS_UP, breaker_state(tier->breaker) == BREAKER_CLOSED);
     LOG_EVENT(state == BREAKER_OPEN ? LOG_WARN : LOG_INFO, "redis_breaker",
-              log_text("state", breaker_state_word(state)));
+              log_text("state", breaker_state_word(state)),
+              log_int("fallbacks", take_fallbacks(tier)));
     switch (state) {
     case BREAKER_OPEN:
         metric_add(METRIC_BREAKER_OPENED_TOTAL, 1);

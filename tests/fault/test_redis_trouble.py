@@ -58,3 +58,30 @@ def test_a_wiped_redis_sells_nothing_twice(client, other, event, redis, check_au
     other.hold_one(event, "A-1").expect(409, "seat_taken")
     other.hold_one(event, "A-2").expect(409, "seat_taken")
     check_audit(event)
+
+
+def test_the_breaker_tells_what_it_did(on_own_redis, admin):
+    """Its state, its changes and what was left out: in /ready as in /metrics, and once per change in the log."""
+    user, redis = on_own_redis
+    event = admin.make_event(100)
+    free = (f"A-{n}" for n in range(1, 101))
+
+    def breaker():
+        return user.get("/ready").expect(200).json["redis_breaker"]
+
+    user.held(event, next(free))
+    assert breaker() == {"state": "closed", "opened": 0, "half_opened": 0, "closed": 0, "fallbacks": 0}
+    redis.kill()
+    wait_until(lambda: user.held(event, next(free)) and breaker()["state"] == "open", timeout=10)
+    for _ in range(5):
+        user.held(event, next(free))
+    seen = breaker()
+    assert seen["opened"] >= 1 and seen["fallbacks"] >= 5
+    redis.start()
+    wait_until(lambda: breaker()["state"] == "closed", timeout=40, every=0.2)
+    seen, metrics = breaker(), user.node.metrics()
+    for name, state in (("opened", "open"), ("half_opened", "half_open"), ("closed", "closed")):
+        assert seen[name] == metrics[f'holdfast_redis_breaker_transitions_total{{to="{state}"}}'] >= 1
+    told = [line for line in user.node.log_lines() if line["event"] == "redis_breaker"]
+    assert [line["state"] for line in told].count("closed") == seen["closed"]
+    assert 5 <= sum(line["fallbacks"] for line in told) <= metrics["holdfast_redis_fallbacks_total"]
