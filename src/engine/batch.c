@@ -353,7 +353,7 @@ static bool
 may_wait(const struct batch *batch, const struct op *op)
 {
     (void)batch;
-    return op->deadline.us == 0 || op->deadline.us > mono_now().us;
+    return op->deadline.us > mono_now().us;
 }
 
 static enum hf_status
@@ -400,73 +400,85 @@ batch_run_again(struct batch *batch, bool committed)
     }
 }
 
-/* Each op on its way: answered, or back into the queue. */
+/* The last one first, so that they stand in the queue in their order. */
 static void
-batch_release(struct batch *batch)
+put_back(struct worker *worker, struct op **ops, int count)
 {
-    for (int i = batch->count - 1; i >= 0; i--) {
-        struct op *op = batch->ops[i];
-        switch (op->fate) {
-        case FATE_LATER:
-            op_later(batch->worker, op);
-            break;
-        case FATE_AGAIN:
-            op_again(batch->worker, op);
-            break;
-        case FATE_ANSWER:
-            break;
-        }
+    for (int i = count - 1; i >= 0; i--) {
+        if (ops[i]->fate == FATE_LATER)
+            op_later(worker, ops[i]);
+        else
+            op_again(worker, ops[i]);
     }
+}
+
+/* What was committed, for memory and the map. The claims of those that will be answered end. */
+static void
+settle_memory(struct batch *batch, struct waiter_list *waiters)
+{
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (op->kind == OP_HOLD && batch->rows.seats != NULL && op->seat_count > 0)
+            settle_hold_rows(batch, op, true, waiters);
+        if (op->fate == FATE_ANSWER)
+            claims_drop(batch->worker->engine, op, waiters);
+    }
+    if (batch->rows.changes != NULL)
+        settle_change_rows(batch, waiters);
+    if (batch->rows.areas != NULL)
+        settle_area_rows(batch, batch->rows.areas);
+}
+
+/* Takes those out of the batch that go on; how many. The others close up. */
+static int
+take_unanswered(struct batch *batch, struct op **ops)
+{
+    int count = 0, left = 0;
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (op->fate == FATE_ANSWER)
+            batch->ops[left++] = op;
+        else
+            ops[count++] = op;
+    }
+    batch->count = left;
+    return count;
+}
+
+static void
+answer(struct engine *engine, struct op *op, struct waiter_list *waiters)
+{
+    if (op->fate == FATE_ANSWER) {
+        engine_answer(engine, op);
+        return;
+    }
+    /* What it was to show has ended; its claims have, too: it starts anew. */
+    op->prepared++;
+    op->fate = FATE_ANSWER;
+    op->waiter.next = NULL;
+    waiter_list_add(waiters, &op->waiter);
 }
 
 void
 batch_settle(struct batch *batch)
 {
-    struct engine *engine = batch->worker->engine;
-    struct op *answers[BATCH_MOST];
-    int answer_count = 0;
+    struct worker *worker = batch->worker;
+    struct op *unanswered[BATCH_MOST];
     struct mono_time start = mono_now();
     struct waiter_list waiters;
 
     waiter_list_init(&waiters);
     redis_settle(batch);
-    for (int i = 0; i < batch->count; i++) {
-        struct op *op = batch->ops[i];
-        if (op->kind == OP_HOLD && batch->rows.seats != NULL && op->seat_count > 0)
-            settle_hold_rows(batch, op, true, &waiters);
-        if (op->fate == FATE_ANSWER) {
-            claims_drop(engine, op, &waiters);
-            answers[answer_count++] = op;
-        }
-    }
-    if (batch->rows.changes != NULL)
-        settle_change_rows(batch, &waiters);
-    if (batch->rows.areas != NULL)
-        settle_area_rows(batch, batch->rows.areas);
+    settle_memory(batch, &waiters);
+    int count = take_unanswered(batch, unanswered);
     show_after(batch);
-    for (int i = 0; i < answer_count; i++) {
-        if (answers[i]->fate == FATE_ANSWER) {
-            engine_answer(engine, answers[i]);
-        } else { /* its claims have ended: it starts anew */
-            answers[i]->prepared++;
-            answers[i]->fate = FATE_ANSWER;
-            answers[i]->waiter.next = NULL;
-            waiter_list_add(&waiters, &answers[i]->waiter);
-        }
-    }
+    for (int i = 0; i < batch->count; i++)
+        answer(worker->engine, batch->ops[i], &waiters);
+    batch->count = 0;
     metric_observe(METRIC_SETTLE_SECONDS, (uint64_t)(mono_now().us - start.us));
-    /* The answered ops are gone: only those that go on are looked at. */
-    int left = 0;
-    for (int i = 0, a = 0; i < batch->count; i++) {
-        if (a < answer_count && batch->ops[i] == answers[a])
-            a++;
-        else
-            batch->ops[left++] = batch->ops[i];
-    }
-    batch->count = left;
-    batch_release(batch);
+    put_back(worker, unanswered, count);
     (void)warm_collect(batch->worker->warm); /* what Redis failed to take is repaired later */
-    dispatch(engine, &waiters);
+    dispatch(worker->engine, &waiters);
 }
 
 /* --- one transaction ---------------------------------------------------------------------- */
@@ -541,19 +553,24 @@ batch_unknown(struct batch *batch)
         batch_run_again(batch, outcome == HF_OK);
 }
 
+/* The first half may have left the worker in doubt: it runs nothing then, so that another one may
+ * take the rest. */
 static void
 batch_split(struct batch *batch)
 {
     struct worker *worker = batch->worker;
+    int half = batch->count / 2;
+    struct batch rest = { .worker = worker,
+                          .ops = batch->ops + half,
+                          .count = batch->count - half };
     metric_add(METRIC_BATCHES_SPLIT_TOTAL, 1);
-    int half = batch->count / 2, rest = batch->count - half;
     batch_run(worker, batch->ops, half);
-    if (pg_ready_until(worker->pg, ops_store_deadline(worker->engine, batch->ops + half, rest))) {
-        batch_run(worker, batch->ops + half, rest);
-    } else {
-        for (int i = half; i < batch->count; i++)
-            engine_refuse(worker->engine, batch->ops[i], HF_STORE_UNAVAILABLE);
-    }
+    if (worker->in_doubt)
+        batch_run_again(&rest, false);
+    else if (pg_ready_until(worker->pg, ops_store_deadline(worker->engine, rest.ops, rest.count)))
+        batch_run(worker, rest.ops, rest.count);
+    else
+        batch_fail(&rest, HF_STORE_UNAVAILABLE);
 }
 
 static void

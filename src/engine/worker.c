@@ -13,8 +13,10 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-#define LATER_BASE_US  10000 /* 10, 20, 40 ms ... */
-#define LATER_MOST_US  320000
+#define LATER_BASE_US 10000 /* 10, 20, 40 ms ... */
+#define LATER_MOST_US 320000
+_Static_assert(LATER_MOST_US + LATER_MOST_US / 2 <= OP_QUEUE_LATER_MOST_US,
+               "the longest pause, with its jitter");
 #define REPLAN_BATCHES 1000
 #define IDLE_LOOK_US   (500 * TIME_US_PER_MS) /* how often an idle connection is looked at */
 #define DOWN_LOOK_US   (20 * TIME_US_PER_MS)
@@ -100,16 +102,20 @@ replan_when_due(struct worker *worker)
 static void
 set_up(struct worker *worker, bool up)
 {
-    if (worker->up != up)
-        atomic_fetch_add(&worker->engine->workers_up, up ? 1 : -1);
-    if (!up)
-        store_had_trouble(worker->engine);
+    struct engine *engine = worker->engine;
+    bool changes = worker->up != up;
     worker->up = up;
+    if (changes)
+        atomic_fetch_add(&engine->workers_up, up ? 1 : -1);
+    /* One that can't come back while others work is nobody's reason to wait. */
+    if (!up && (changes || !engine_store_is_up(engine)))
+        store_had_trouble(engine);
 }
 
 void
 worker_doubts(struct worker *worker, const struct uuid *batch_id)
 {
+    hf_assert(!worker->in_doubt);
     worker->in_doubt = true;
     worker->doubt = *batch_id;
     atomic_fetch_add(&worker->engine->doubts, 1);
@@ -199,7 +205,11 @@ give_away(struct worker *worker, int count)
     }
 }
 
-/* Takes ops while no worker is connected, to refuse them, then tries to connect. */
+/*
+ * Takes ops while no worker is connected, to refuse them, then tries to connect. It lets go of the
+ * queue as soon as another worker is up, and tries in any case after a while: under load a queue
+ * never runs empty.
+ */
 static void
 be_down(struct worker *worker)
 {
@@ -209,7 +219,8 @@ be_down(struct worker *worker)
     } else {
         struct mono_time until = { mono_now().us + DOWN_LOOK_US };
         int count;
-        while ((count = op_queue_gather(engine->queue, worker->ops, worker->batch_max, until)) > 0)
+        while (!engine_store_is_up(engine) && mono_now().us < until.us &&
+               (count = op_queue_gather(engine->queue, worker->ops, worker->batch_max, until)) > 0)
             give_away(worker, count);
     }
     keep_connected(worker);
