@@ -96,7 +96,7 @@ void hot_table_distrust(struct hot_table *table);
 /* A request that may be parked; embed it as the first member. */
 struct hot_waiter {
     struct hot_waiter *next;
-    struct mono_time until; /* the caller's: see hot_table_take_late; 0: however long it takes */
+    struct mono_time until; /* the caller's: see hot_table_take_late */
 
     /* the table's own: the first that waits for a seat stands in a list of its shard */
     struct hot_waiter *before, *after;
@@ -157,7 +157,8 @@ void hot_table_settle(struct hot_table *table, const struct seat_key *seat,
 
 /*
  * Gives back, through *late, the parked requests whose time is up at `now`: a claim may belong to
- * somebody who has more time than they. Walks all that are parked, a shard at a time.
+ * somebody who has more time than they. A shard is only walked when the first of its waiters is
+ * late, a bounded number of them at a time.
  */
 void hot_table_take_late(struct hot_table *table, struct mono_time now, struct hot_waiter **late);
 

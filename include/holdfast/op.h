@@ -118,9 +118,9 @@ struct op {
     struct slice to_user;
     bool keyed; /* has an Idempotency-Key */
     struct slice key, key_method, key_path;
-    uint8_t key_digest[32]; /* SHA-256 of method, path and body */
-    struct mono_time received, deadline;
-    void *context; /* the maker's */
+    uint8_t key_digest[32];              /* SHA-256 of method, path and body */
+    struct mono_time received, deadline; /* each op has one */
+    void *context;                       /* the maker's */
     void (*finish)(struct op *op);
     void (*send)(struct op *op);
     /* Gives the answer that finish wrote (for an op with a key): body and type. */

@@ -30,7 +30,13 @@ void op_queue_free(struct op_queue **queue);
 /* Takes the op. False: the queue is full or closed, the op is still the caller's. */
 HF_MUST_CHECK bool op_queue_push(struct op_queue *queue, struct op *op);
 
-/* Takes back an op that was gathered: before all others at op->not_before (0: at once). */
+/* How far ahead of now op->not_before may be. */
+#define OP_QUEUE_LATER_MOST_US ((int64_t)TIME_US_PER_S)
+
+/*
+ * Takes back an op that was gathered: before all others as soon as op->not_before is over, to some
+ * milliseconds (0: at once). Who gathers it finds not_before 0.
+ */
 void op_queue_put_back(struct op_queue *queue, struct op *op);
 
 /*

@@ -257,6 +257,7 @@ void
 engine_submit(struct engine *engine, struct op *op)
 {
     struct waiter_list list;
+    hf_assert(op->deadline.us > 0); /* nobody waits without end, the node itself neither */
     atomic_fetch_add(&engine->outstanding, 1);
     op->user_hash = hash_seeded(op->user.ptr, op->user.len);
     op->solo = op->kind == OP_PATCH ||

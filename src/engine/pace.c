@@ -67,8 +67,6 @@ engine_admits(const struct engine *engine, struct mono_time deadline, struct mon
     *retry_after_s = 1;
     if (!engine_store_is_up(engine))
         return HF_STORE_UNAVAILABLE;
-    if (deadline.us == 0)
-        return HF_OK;
     int64_t wait_us = expected_wait_us(engine, now);
     wait_us += wait_us / 4; /* an estimate that is too low costs a wait for nothing */
     int64_t too_long_us = wait_us - (deadline.us - now.us - op_time_least_us(engine));

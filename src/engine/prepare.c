@@ -12,8 +12,6 @@
 
 #include "holdfast/metrics.h"
 
-#define REQUEST_TIMEOUT_MOST_US                                                                    \
-    (60 * (int64_t)TIME_US_PER_S) /* config.def; for an op without a deadline */
 #define USER_LOCK_SALT 0x75736572 /* keeps users' lock keys apart from other uses of the hash */
 
 int64_t
@@ -51,7 +49,7 @@ op_needs_user_lock(const struct op *op)
 bool
 op_has_time(const struct engine *engine, const struct op *op, struct mono_time now)
 {
-    return op->deadline.us == 0 || op->deadline.us - now.us >= op_time_least_us(engine);
+    return op->deadline.us - now.us >= op_time_least_us(engine);
 }
 
 /* The store was away while it waited, a row was locked each time that we tried, or all that was
@@ -67,9 +65,10 @@ op_late_status(const struct engine *engine, const struct op *op)
 struct mono_time
 ops_deadline(struct op *const *ops, int count)
 {
-    struct mono_time earliest = { mono_now().us + REQUEST_TIMEOUT_MOST_US };
-    for (int i = 0; i < count; i++)
-        if (ops[i]->deadline.us != 0 && ops[i]->deadline.us < earliest.us)
+    hf_assert(count > 0);
+    struct mono_time earliest = ops[0]->deadline;
+    for (int i = 1; i < count; i++)
+        if (ops[i]->deadline.us < earliest.us)
             earliest = ops[i]->deadline;
     return earliest;
 }
@@ -235,6 +234,38 @@ refuse_late(struct worker *worker, struct op **ops, int count, struct mono_time 
     return left;
 }
 
+static void
+refuse_early(struct worker *worker, struct op *op, enum hf_status status)
+{
+    if (status == HF_INVALID_FIELD) {
+        op->field = "ttl_seconds";
+        op_detail(op, "ttl_seconds is above the event's max_hold of %d s",
+                  op->info.policy.max_hold_s);
+    }
+    engine_refuse(worker->engine, op, status);
+}
+
+static void
+measure_wait(struct op *op, struct mono_time now)
+{
+    if (op->queued_at.us != 0)
+        metric_observe(METRIC_QUEUE_SECONDS, (uint64_t)(now.us - op->queued_at.us));
+    op->queued_at.us = 0;
+}
+
+/* True if the op may go into the transaction of those whose locks are in the sets. */
+static bool
+fits(struct op *op, int count, struct key_set *users, struct key_set *keys)
+{
+    if (op->kind == OP_HOLD && (op->grow || op->info.policy.one_hold_per_user))
+        op->solo = true;
+    if (op->solo && count > 1)
+        return false;
+    struct slice user = op->kind == OP_TRANSFER ? op->to_user : op->user;
+    return (!op_needs_user_lock(op) || key_set_add(users, user_lock_key(op->org, user))) &&
+           (!op->keyed || key_set_add(keys, key_lock_key(op)));
+}
+
 int
 prepare(struct worker *worker, struct op **ops, int count)
 {
@@ -246,31 +277,14 @@ prepare(struct worker *worker, struct op **ops, int count)
     bool store = count > 0 && find_policies(worker, ops, count);
 
     for (int i = 0; i < count; i++) {
-        struct op *op = ops[i];
-        enum hf_status status = store ? early_status(op) : HF_STORE_UNAVAILABLE;
-        if (op->queued_at.us != 0)
-            metric_observe(METRIC_QUEUE_SECONDS, (uint64_t)(now.us - op->queued_at.us));
-        op->queued_at.us = 0;
-        if (status != HF_OK) {
-            if (status == HF_INVALID_FIELD) {
-                op->field = "ttl_seconds";
-                op_detail(op, "ttl_seconds is above the event's max_hold of %d s",
-                          op->info.policy.max_hold_s);
-            }
-            engine_refuse(worker->engine, op, status);
-            continue;
-        }
-        if (op->kind == OP_HOLD && (op->grow || op->info.policy.one_hold_per_user))
-            op->solo = true;
-        struct slice user = op->kind == OP_TRANSFER ? op->to_user : op->user;
-        bool fits =
-            !(op->solo && (count > 1)) &&
-            (!op_needs_user_lock(op) || key_set_add(&users, user_lock_key(op->org, user))) &&
-            (!op->keyed || key_set_add(&keys, key_lock_key(op)));
-        if (fits)
-            ops[ready++] = op;
+        enum hf_status status = store ? early_status(ops[i]) : HF_STORE_UNAVAILABLE;
+        measure_wait(ops[i], now);
+        if (status != HF_OK)
+            refuse_early(worker, ops[i], status);
+        else if (fits(ops[i], count, &users, &keys))
+            ops[ready++] = ops[i];
         else
-            back[put_back++] = op;
+            back[put_back++] = ops[i];
     }
     while (put_back > 0) /* the last first, so that they stand in the queue in their order */
         op_queue_put_back(worker->engine->queue, back[--put_back]);

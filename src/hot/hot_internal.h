@@ -61,6 +61,19 @@ _Static_assert(offsetof(struct hot_seat, seat) == 144,
                "1,000,000 entries were promised to fit into 200 bytes each");
 _Static_assert(SEAT_REMOVED < 8, "status has three bits");
 
+/*
+ * The waiters of a shard, and a walk over them for those whose time is up. It may be left and gone
+ * on with: who is parked meanwhile is counted in both times, and need not be met.
+ */
+struct late_walk {
+    struct hot_waiter *crowds; /* the first waiter of each seat that has some; by before, after */
+    struct mono_time first;    /* nobody's time is up before */
+    struct mono_time
+        first_left;         /* the same of those that the walk has met and left where they are */
+    struct hot_seat *seat;  /* whose waiters the walk is at; NULL: it hasn't begun */
+    struct hot_waiter *met; /* the last one that it left there; NULL: none yet */
+};
+
 struct shard {
     /* fixed after start */
     _Alignas(64) struct hot_table *table;
@@ -75,8 +88,7 @@ struct shard {
     struct link idle;
     uint64_t changes; /* see hot_table_change_count */
     int64_t claims;
-    struct hot_waiter
-        *crowds; /* the first waiter of each seat that has some; by before and after */
+    struct late_walk late;
     /*
      * Tombstones age by this clock: it follows the ticks, but a jump of the database's
      * clock counts for a second at most, and a step back for nothing.

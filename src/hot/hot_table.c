@@ -15,6 +15,8 @@
 /* What one hold of a shard's lock may do for expiry: about 50 microseconds. */
 #define TICK_STEPS 512
 #define TICK_POPS  128
+/* So many waiters are looked at for those that are late. */
+#define LATE_STEPS 256
 /* By how much tombstones age at most in one tick, see struct shard. */
 #define AGE_PER_TICK_US TIME_US_PER_S
 
@@ -254,41 +256,83 @@ lock_and_add(struct hot_table *table, const struct seat_spot *spot)
 /* --- claims -------------------------------------------------------------- */
 
 static void
-crowd_link_locked(struct shard *shard, struct hot_seat *seat, struct hot_waiter *first)
+crowd_link_locked(struct late_walk *late, struct hot_seat *seat, struct hot_waiter *first)
 {
     first->seat = seat;
     first->before = NULL;
-    first->after = shard->crowds;
+    first->after = late->crowds;
     if (first->after != NULL) {
         first->after->before = first;
     }
-    shard->crowds = first;
+    late->crowds = first;
 }
 
+/* The crowd's place in the list is `first`'s now; NULL: nobody's. */
 static void
-crowd_unlink_locked(struct shard *shard, struct hot_waiter *first)
+crowd_pass_locked(struct late_walk *late, struct hot_waiter *old, struct hot_waiter *first)
 {
-    if (first->before != NULL) {
-        first->before->after = first->after;
+    struct hot_waiter *before = old->before, *after = old->after;
+    if (first != NULL) {
+        first->seat = old->seat;
+        first->before = before;
+        first->after = after;
+    }
+    if (before != NULL) {
+        before->after = first != NULL ? first : after;
     } else {
-        shard->crowds = first->after;
+        late->crowds = first != NULL ? first : after;
     }
-    if (first->after != NULL) {
-        first->after->before = first->before;
+    if (after != NULL) {
+        after->before = first != NULL ? first : before;
     }
+}
+
+/* To the next seat that has waiters. */
+static void
+late_walk_on_locked(struct late_walk *late)
+{
+    struct hot_waiter *next = late->seat->parked_last->next->after;
+    late->seat = next != NULL ? next->seat : NULL;
+    late->met = NULL;
+}
+
+static struct mono_time
+earlier(struct mono_time a, struct mono_time b)
+{
+    return a.us < b.us ? a : b;
 }
 
 static void
 ring_append_locked(struct shard *shard, struct hot_seat *seat, struct hot_waiter *waiter)
 {
+    struct late_walk *late = &shard->late;
     if (seat->parked_last == NULL) {
         waiter->next = waiter;
-        crowd_link_locked(shard, seat, waiter);
+        crowd_link_locked(late, seat, waiter);
     } else {
         waiter->next = seat->parked_last->next;
         seat->parked_last->next = waiter;
     }
     seat->parked_last = waiter;
+    late->first = earlier(late->first, waiter->until);
+    late->first_left = earlier(late->first_left, waiter->until);
+}
+
+/* Takes out the one that comes after `before`. */
+static struct hot_waiter *
+ring_take_locked(struct shard *shard, struct hot_seat *seat, struct hot_waiter *before)
+{
+    struct hot_waiter *waiter = before->next;
+    bool is_first = before == seat->parked_last, is_only = waiter == before;
+    before->next = waiter->next;
+    if (is_first) {
+        crowd_pass_locked(&shard->late, waiter, is_only ? NULL : waiter->next);
+    }
+    if (waiter == seat->parked_last) {
+        seat->parked_last = is_only ? NULL : before;
+    }
+    waiter->next = NULL;
+    return waiter;
 }
 
 static bool
@@ -313,7 +357,10 @@ unpark_locked(struct shard *shard, struct hot_seat *seat)
         return NULL;
     }
     struct hot_waiter *first = last->next;
-    crowd_unlink_locked(shard, first);
+    if (shard->late.seat == seat) {
+        late_walk_on_locked(&shard->late);
+    }
+    crowd_pass_locked(&shard->late, first, NULL);
     last->next = NULL;
     seat->parked_last = NULL;
     return first;
@@ -416,23 +463,50 @@ hot_table_settle(struct hot_table *table, const struct seat_key *key, const stru
     table_forget_parked(table, *waiters);
 }
 
-/* Those of one seat whose time is up, appended at `end`; where that list ends now. */
-static struct hot_waiter **
-take_late_locked(struct shard *shard, struct hot_seat *seat, struct mono_time now,
-                 struct hot_waiter **end)
+/* The next one of the walk: given back if it is late. NULL: it stays. */
+static struct hot_waiter *
+late_walk_step_locked(struct shard *shard, struct mono_time now)
 {
-    struct hot_waiter *next;
-    for (struct hot_waiter *waiter = unpark_locked(shard, seat); waiter != NULL; waiter = next) {
-        next = waiter->next;
-        if (waiter->until.us == 0 || waiter->until.us > now.us) {
-            ring_append_locked(shard, seat, waiter);
-            continue;
-        }
-        waiter->next = NULL;
-        *end = waiter;
-        end = &waiter->next;
+    struct late_walk *late = &shard->late;
+    struct hot_seat *seat = late->seat;
+    struct hot_waiter *before = late->met != NULL ? late->met : seat->parked_last;
+    struct hot_waiter *waiter = before->next;
+    bool is_late = waiter->until.us <= now.us;
+
+    if (!is_late) {
+        late->first_left = earlier(late->first_left, waiter->until);
+        late->met = waiter;
     }
-    return end;
+    if (waiter == seat->parked_last) {
+        late_walk_on_locked(late);
+    }
+    return is_late ? ring_take_locked(shard, seat, before) : NULL;
+}
+
+/* A part of the walk, appended at *end. True: it is through, or nobody is late. */
+static bool
+take_late_locked(struct shard *shard, struct mono_time now, struct hot_waiter ***end)
+{
+    struct late_walk *late = &shard->late;
+    if (now.us < late->first.us) {
+        return true;
+    }
+    if (late->seat == NULL) {
+        late->seat = late->crowds != NULL ? late->crowds->seat : NULL;
+        late->first_left.us = INT64_MAX;
+    }
+    for (int i = 0; i < LATE_STEPS && late->seat != NULL; i++) {
+        struct hot_waiter *waiter = late_walk_step_locked(shard, now);
+        if (waiter != NULL) {
+            **end = waiter;
+            *end = &waiter->next;
+        }
+    }
+    if (late->seat != NULL) {
+        return false;
+    }
+    late->first = late->first_left;
+    return true;
 }
 
 void
@@ -445,13 +519,12 @@ hot_table_take_late(struct hot_table *table, struct mono_time now, struct hot_wa
     }
     for (uint32_t i = 0; i < table->limits.shards; i++) {
         struct shard *shard = &table->shards[i];
-        struct hot_waiter *after;
-        lock_take(&shard->lock);
-        for (struct hot_waiter *crowd = shard->crowds; crowd != NULL; crowd = after) {
-            after = crowd->after; /* those that stay come before it again */
-            end = take_late_locked(shard, crowd->seat, now, end);
-        }
-        lock_drop(&shard->lock);
+        bool through;
+        do {
+            lock_take(&shard->lock);
+            through = take_late_locked(shard, now, &end);
+            lock_drop(&shard->lock);
+        } while (!through);
     }
     table_forget_parked(table, *late);
 }

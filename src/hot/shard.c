@@ -40,6 +40,7 @@ shard_init(struct shard *shard, struct hot_table *table)
     link_init(&shard->idle);
     shard->changes = 0;
     shard->claims = 0;
+    shard->late = (struct late_walk){ .first = { INT64_MAX } };
     shard->age_us = 0;
     shard->ticked = (struct db_time){ 0 };
 }

@@ -1,6 +1,10 @@
 /*
- * op_queue.c - two lists under one lock: ops that may run, in order of arrival,
- * and ops put back for later, in order of their time.
+ * op_queue.c - under one lock: ops that may run, in order of arrival, and ops put back for later,
+ * in slots of time.
+ *
+ * A slot holds what is due within the same few milliseconds and comes out when they are over. Very
+ * many may wait there (another node holds the rows of a whole event), so filing one takes no walk:
+ * the slots reach as far ahead as a pause may be, and each is a list of its own.
  */
 #include "holdfast/op_queue.h"
 
@@ -16,6 +20,11 @@
 #define GATHER_LOOK_FACTOR 4
 #define HOLD_SET_SLOTS     4096 /* twice the largest batch, a power of two */
 
+#define SLOT_US            (4 * TIME_US_PER_MS)
+#define SLOT_COUNT         256
+_Static_assert(OP_QUEUE_LATER_MOST_US / SLOT_US + 2 <= SLOT_COUNT,
+               "two times that an op may be put back for never share a slot");
+
 struct op_list {
     struct op *first;
     struct op **end;
@@ -27,8 +36,10 @@ struct op_queue {
     struct lock lock; /* guards all below */
     pthread_cond_t work;
     struct op_list ready;
-    struct op *later; /* sorted by not_before */
-    unsigned wakes;   /* counts op_queue_wake */
+    struct op_list later[SLOT_COUNT]; /* by the tick that ends the slot, modulo */
+    int64_t ticked;                   /* slots up to this tick were emptied into `ready` */
+    int64_t last_tick;                /* nothing is filed behind this tick */
+    unsigned wakes;                   /* counts op_queue_wake */
     bool closed;
 
     /* changed under the lock, read by any thread */
@@ -63,6 +74,17 @@ list_prepend(struct op_list *list, struct op *op)
     if (list->first == NULL)
         list->end = &op->next;
     list->first = op;
+}
+
+/* Appends all of `from`, which is empty then. */
+static void
+list_splice(struct op_list *to, struct op_list *from)
+{
+    if (from->first == NULL)
+        return;
+    *to->end = from->first;
+    to->end = from->end;
+    list_init(from);
 }
 
 /* Unlinks *link from the list and returns it. */
@@ -101,6 +123,8 @@ op_queue_new(int64_t max)
     lock_init(&queue->lock, LOCK_QUEUE);
     lock_cond_init(&queue->work);
     list_init(&queue->ready);
+    for (int i = 0; i < SLOT_COUNT; i++)
+        list_init(&queue->later[i]);
     return queue;
 }
 
@@ -130,40 +154,75 @@ op_queue_push(struct op_queue *queue, struct op *op)
     return taken;
 }
 
+/* --- for later ---------------------------------------------------------------------- */
+
+static struct op_list *
+slot_at(struct op_queue *queue, int64_t tick)
+{
+    return &queue->later[tick % SLOT_COUNT];
+}
+
+/* Moves the slots that are over to the front of `ready`, the oldest first. */
+static void
+release_due_locked(struct op_queue *queue, struct mono_time now)
+{
+    int64_t to = now.us / SLOT_US, end = to < queue->last_tick ? to : queue->last_tick;
+    struct op_list due;
+    list_init(&due);
+    for (int64_t tick = queue->ticked + 1; tick <= end; tick++)
+        list_splice(&due, slot_at(queue, tick));
+    queue->ticked = to;
+    if (due.first == NULL)
+        return;
+    list_splice(&due, &queue->ready);
+    list_splice(&queue->ready, &due);
+}
+
+/* When the next slot is over; INT64_MAX: all are empty. */
+static int64_t
+next_due_us_locked(struct op_queue *queue)
+{
+    for (int64_t tick = queue->ticked + 1; tick <= queue->last_tick; tick++)
+        if (slot_at(queue, tick)->first != NULL)
+            return tick * SLOT_US;
+    return INT64_MAX;
+}
+
+static void
+file_for_later_locked(struct op_queue *queue, struct op *op)
+{
+    struct mono_time now = mono_now();
+    int64_t tick = (op->not_before.us + SLOT_US - 1) / SLOT_US; /* never before its time */
+    hf_assert(op->not_before.us <= now.us + OP_QUEUE_LATER_MOST_US);
+    release_due_locked(queue, now); /* its slot may have been another tick's */
+    if (tick <= queue->ticked) {
+        list_prepend(&queue->ready, op);
+        return;
+    }
+    list_append(slot_at(queue, tick), op);
+    if (tick > queue->last_tick)
+        queue->last_tick = tick;
+}
+
 void
 op_queue_put_back(struct op_queue *queue, struct op *op)
 {
     lock_take(&queue->lock);
-    if (op->not_before.us == 0) {
+    if (op->not_before.us == 0)
         list_prepend(&queue->ready, op);
-    } else {
-        struct op **link = &queue->later;
-        while (*link != NULL && (*link)->not_before.us <= op->not_before.us)
-            link = &(*link)->next;
-        op->next = *link;
-        *link = op;
-    }
+    else
+        file_for_later_locked(queue, op);
     change_depth_locked(queue, 1);
     pthread_cond_signal(&queue->work);
     lock_drop(&queue->lock);
 }
 
-/* Moves what is due from `later` to the front of `ready`. */
-static void
-release_due_locked(struct op_queue *queue, struct mono_time now)
-{
-    while (queue->later != NULL && queue->later->not_before.us <= now.us) {
-        struct op *op = queue->later;
-        queue->later = op->next;
-        op->not_before.us = 0;
-        list_prepend(&queue->ready, op);
-    }
-}
+/* --- taking ------------------------------------------------------------------------- */
 
 static bool
 is_over_locked(const struct op_queue *queue)
 {
-    return queue->closed && queue->ready.first == NULL && queue->later == NULL;
+    return queue->closed && depth_of(queue) == 0;
 }
 
 /* Waits until something may run. False: nothing came, or there is a reason to look elsewhere. */
@@ -178,9 +237,8 @@ wait_for_work_locked(struct op_queue *queue, struct mono_time until)
             return true;
         if (is_over_locked(queue) || queue->wakes != wakes || now.us >= until.us)
             return false;
-        int64_t next_us = until.us;
-        if (queue->later != NULL && queue->later->not_before.us < next_us)
-            next_us = queue->later->not_before.us;
+        int64_t due_us = next_due_us_locked(queue);
+        int64_t next_us = due_us < until.us ? due_us : until.us;
         lock_wait(&queue->lock, &queue->work, (long)(next_us - now.us));
     }
 }
@@ -241,6 +299,7 @@ take_batch_locked(struct op_queue *queue, struct op **ops, int max)
             continue;
         }
         ops[count++] = list_take(&queue->ready, link);
+        op->not_before.us = 0; /* it was waited for */
         if (op->solo)
             break;
     }
@@ -265,33 +324,26 @@ op_queue_gather(struct op_queue *queue, struct op **ops, int max, struct mono_ti
 
 /* --- those whose time is up ---------------------------------------------------------- */
 
-static bool
-is_late(const struct op *op, struct mono_time now)
+/* Those of one list; how many ops[] has then. */
+static int
+take_late_of(struct op_list *list, struct mono_time now, struct op **ops, int count, int max)
 {
-    return op->deadline.us != 0 && op->deadline.us <= now.us;
+    for (struct op **link = &list->first; *link != NULL && count < max;) {
+        if ((*link)->deadline.us <= now.us)
+            ops[count++] = list_take(list, link);
+        else
+            link = &(*link)->next;
+    }
+    return count;
 }
 
 int
 op_queue_take_late(struct op_queue *queue, struct mono_time now, struct op **ops, int max)
 {
-    int count = 0;
     lock_take(&queue->lock);
-    for (struct op **link = &queue->ready.first; *link != NULL && count < max;) {
-        if (is_late(*link, now))
-            ops[count++] = list_take(&queue->ready, link);
-        else
-            link = &(*link)->next;
-    }
-    for (struct op **link = &queue->later; *link != NULL && count < max;) {
-        struct op *op = *link;
-        if (is_late(op, now)) {
-            *link = op->next;
-            op->next = NULL;
-            ops[count++] = op;
-        } else {
-            link = &op->next;
-        }
-    }
+    int count = take_late_of(&queue->ready, now, ops, 0, max);
+    for (int i = 0; i < SLOT_COUNT; i++)
+        count = take_late_of(&queue->later[i], now, ops, count, max);
     change_depth_locked(queue, -count);
     lock_drop(&queue->lock);
     return count;

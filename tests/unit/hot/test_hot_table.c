@@ -894,7 +894,7 @@ whose_time_is_up_is_given_back_wherever_it_stands(void **state)
     struct hot_waiter owners[2], late[2], patient, timeless, *back;
     late[0].until.us = late[1].until.us = 10;
     patient.until.us = 20;
-    timeless.until.us = 0;
+    timeless.until.us = INT64_MAX;
     assert_int_equal(claim(table, "A1", ANNA, &owners[0]), HOT_CLAIMED);
     assert_int_equal(claim(table, "A2", ANNA, &owners[1]), HOT_CLAIMED);
     assert_int_equal(claim(table, "A1", BERT, &late[0]), HOT_PARKED);
@@ -914,6 +914,51 @@ whose_time_is_up_is_given_back_wherever_it_stands(void **state)
     assert_ptr_equal(waiter, &patient);
     assert_ptr_equal(waiter->next, &timeless);
     assert_null(timeless.next);
+    assert_int_equal(numbers_of(table).parked, 0);
+    table_end(table);
+}
+
+/* More than are looked at in one go, over two seats; some are late, first, last and between. */
+static void
+the_late_ones_of_a_crowd_leave_and_the_others_keep_their_order(void **state)
+{
+    (void)state;
+    enum { CROWD = 1000 };
+    static struct hot_waiter crowds[2][CROWD];
+    struct hot_waiter owners[2], *back;
+    static const char *const seats[2] = { "A1", "A2" };
+    struct hot_table_limits limits = limits_usual();
+    limits.shards = 1;
+    limits.parked_max = 2 * CROWD;
+    struct hot_table *table = table_with(limits);
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(claim(table, seats[s], ANNA, &owners[s]), HOT_CLAIMED);
+        for (int i = 0; i < CROWD; i++) {
+            crowds[s][i].until.us = i % 3 == 0 ? 10 : i == 500 ? 15 : 20;
+            assert_int_equal(claim(table, seats[s], BERT, &crowds[s][i]), HOT_PARKED);
+        }
+    }
+    int late = 0;
+    hot_table_take_late(table, (struct mono_time){ 10 }, &back);
+    for (; back != NULL; back = back->next, late++)
+        assert_int_equal(back->until.us, 10);
+    assert_int_equal(late, 2 * 334);
+    hot_table_take_late(table, (struct mono_time){ 14 }, &back);
+    assert_null(back);
+    hot_table_take_late(table, (struct mono_time){ 15 }, &back); /* the next time was kept */
+    assert_true(back == &crowds[0][500] || back == &crowds[1][500]);
+    assert_non_null(back->next);
+    assert_null(back->next->next);
+    for (int s = 0; s < 2; s++) {
+        struct hot_waiter *waiter = settle(table, seats[s], NULL);
+        for (int i = 0; i < CROWD; i++) {
+            if (i % 3 == 0 || i == 500)
+                continue;
+            assert_ptr_equal(waiter, &crowds[s][i]);
+            waiter = waiter->next;
+        }
+        assert_null(waiter);
+    }
     assert_int_equal(numbers_of(table).parked, 0);
     table_end(table);
 }
@@ -1026,6 +1071,7 @@ main(void)
         cmocka_unit_test(a_full_shard_takes_room_from_another),
         cmocka_unit_test(a_claimed_entry_is_not_evicted),
         cmocka_unit_test(whose_time_is_up_is_given_back_wherever_it_stands),
+        cmocka_unit_test(the_late_ones_of_a_crowd_leave_and_the_others_keep_their_order),
         cmocka_unit_test(no_more_are_parked_than_may_be),
         cmocka_unit_test(held_seats_of_an_event_are_counted),
         cmocka_unit_test(words_of_a_status_are_read_back),

@@ -154,6 +154,38 @@ what_is_put_back_for_later_waits_for_its_time(void **state)
 }
 
 static void
+those_put_back_for_later_come_out_in_the_order_of_their_times(void **state)
+{
+    (void)state;
+    static const int64_t pause_ms[6] = { 250, 20, 90, 50, 120, 20 };
+    static const int order[6] = { 1, 5, 3, 2, 4, 0 };
+    struct mono_time start = mono_now();
+    for (int i = 0; i < 6; i++) {
+        ops[i].not_before.us = start.us + pause_ms[i] * TIME_US_PER_MS;
+        op_queue_put_back(queue, &ops[i]);
+    }
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(gather(1), 1);
+        assert_ptr_equal(taken[0], &ops[order[i]]);
+        assert_true(mono_now().us - start.us >= pause_ms[order[i]] * TIME_US_PER_MS);
+        assert_int_equal(taken[0]->not_before.us, 0);
+    }
+    assert_int_equal(op_queue_depth(queue), 0);
+}
+
+static void
+a_time_that_is_over_already_is_at_once(void **state)
+{
+    (void)state;
+    push(2);
+    assert_int_equal(gather(1), 1);
+    ops[0].not_before.us = mono_now().us - 10 * TIME_US_PER_MS;
+    op_queue_put_back(queue, &ops[0]);
+    assert_int_equal(gather(OPS_MAX), 2);
+    assert_ptr_equal(taken[0], &ops[0]);
+}
+
+static void
 a_full_queue_refuses_but_takes_back(void **state)
 {
     (void)state;
@@ -215,7 +247,7 @@ whose_time_is_up_is_taken_out_wherever_it_stands(void **state)
     for (int i = 0; i < 6; i++)
         ops[i].deadline.us = i % 2 == 0 ? 1000 : 2000;
     for (int i = 4; i < 6; i++) { /* two that wait for a lock */
-        ops[i].not_before.us = mono_now().us + 60 * (int64_t)TIME_US_PER_S;
+        ops[i].not_before.us = mono_now().us + OP_QUEUE_LATER_MOST_US;
         op_queue_put_back(queue, &ops[i]);
     }
     assert_int_equal(op_queue_take_late(queue, (struct mono_time){ 999 }, taken, OPS_MAX), 0);
@@ -229,14 +261,6 @@ whose_time_is_up_is_taken_out_wherever_it_stands(void **state)
     assert_int_equal(op_queue_take_late(queue, (struct mono_time){ 2000 }, taken, OPS_MAX), 1);
     assert_ptr_equal(taken[0], &ops[5]);
     assert_int_equal(op_queue_depth(queue), 0);
-}
-
-static void
-an_op_without_a_deadline_is_never_late(void **state)
-{
-    (void)state;
-    push(1);
-    assert_int_equal(op_queue_take_late(queue, mono_now(), taken, OPS_MAX), 0);
 }
 
 /* --- many threads ------------------------------------------------------------- */
@@ -309,7 +333,8 @@ main(void)
         CASE(a_gather_ends_when_its_time_is_up),
         CASE(a_wake_ends_a_gather_that_waits),
         CASE(whose_time_is_up_is_taken_out_wherever_it_stands),
-        CASE(an_op_without_a_deadline_is_never_late),
+        CASE(those_put_back_for_later_come_out_in_the_order_of_their_times),
+        CASE(a_time_that_is_over_already_is_at_once),
         CASE(every_op_comes_out_once_with_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
