@@ -5,7 +5,8 @@
  * hashes prove nothing: whether a held seat is the caller's own is Postgres' to say.
  * Redis may serve a hold of this very seat that is surely alive, while its event is trusted there
  * and for as long after the commit as memory may say "taken" (hot_lease); nothing else, and nothing
- * that was read from it is kept. Where Postgres says otherwise, the key is put right at once.
+ * that was read from it is kept. Where Postgres says otherwise the key is dropped, and repair looks
+ * at the event within a second.
  * While Postgres is away a whole value is told whatever its age, marked X-Holdfast-Stale.
  */
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include "api_internal.h"
 #include "events_internal.h"
 #include "holdfast/metrics.h"
+#include "holdfast/warm_repair.h"
 
 /* One seat as it is to be shown. */
 struct shown_seat {
@@ -196,23 +198,6 @@ believe_redis(struct api_call *call, const struct redis_word *word, bool even_st
     return even_stale || !seat->stale;
 }
 
-/* hold: what the seat's key should say; NULL: there should be none. */
-static void
-put_right(struct api_call *call, struct desk_tools *tools, const struct redis_word *word,
-          const struct warm_hold *hold)
-{
-    struct warm_found found = { .seat = call->seat, .text = { word->text, word->len } };
-
-    if (word->text == NULL || (hold != NULL && warm_value_is(found.text, hold)))
-        return;
-    /* It was read before Postgres was asked: what came since reads differently, and stays. */
-    if (warm_drop_seats(tools->warm, call_org(call), call->event, &found, 1) != 1)
-        return;
-    metric_add(METRIC_SEAT_READS_MENDED_TOTAL, 1);
-    if (hold != NULL)
-        (void)warm_mend(tools->warm, hold, 1);
-}
-
 /* --- Postgres ------------------------------------------------------------------------------- */
 
 /* Columns of read_seat. */
@@ -241,27 +226,48 @@ judge_row(struct api_call *call, const struct pg_result *rows, struct seat_view 
 }
 
 /* The hold on a held seat, as Redis should have it. */
-static bool
-read_hold(const struct api_call *call, const struct pg_result *rows, const struct seat_view *view,
-          struct warm_hold *hold)
+static struct warm_hold
+read_hold(const struct api_call *call, const struct pg_result *rows, const struct seat_view *view)
 {
-    if (view->status != SEAT_HELD || pg_is_null(rows, 0, CART))
-        return false;
-    struct db_time now = pg_get_time(rows, 0, NOW);
-    int64_t ttl_ms = (view->held_until.us - now.us) / TIME_US_PER_MS;
-    *hold = (struct warm_hold){ .org = call_org(call),
-                                .event = call->event,
-                                .seat = call->seat,
-                                .user = pg_get_text(rows, 0, USER),
-                                .cart_token = pg_get_text(rows, 0, CART),
-                                .source = pg_get_text(rows, 0, SOURCE),
-                                .hold_id = view->hold_id,
-                                .held_at = pg_get_time(rows, 0, BORN),
-                                .held_until = view->held_until,
-                                .as_of = now,
-                                .version = view->version,
-                                .ttl_ms = ttl_ms > 0 ? ttl_ms : 1 };
-    return true;
+    return (struct warm_hold){ .org = call_org(call),
+                               .event = call->event,
+                               .seat = call->seat,
+                               .user = pg_get_text(rows, 0, USER),
+                               .cart_token = pg_get_text(rows, 0, CART),
+                               .source = pg_get_text(rows, 0, SOURCE),
+                               .hold_id = view->hold_id,
+                               .held_at = pg_get_time(rows, 0, BORN),
+                               .held_until = view->held_until,
+                               .version = view->version };
+}
+
+/* True: the key says what Postgres says, or nothing can be said (held by no line: verify tells). */
+static bool
+is_right(const struct api_call *call, const struct redis_word *word, const struct pg_result *rows,
+         const struct seat_view *view)
+{
+    if (word->text == NULL || view->status != SEAT_HELD)
+        return word->text == NULL;
+    if (pg_is_null(rows, 0, CART))
+        return true;
+    struct warm_hold hold = read_hold(call, rows, view);
+    return warm_value_is((struct slice){ word->text, word->len }, &hold);
+}
+
+/*
+ * Only repair writes what should stand there: until a read had written it, the hold may have ended
+ * or the next one begun, and nobody would look again. What is dropped was read before Postgres was
+ * asked: what came since reads differently, and stays.
+ */
+static void
+drop_what_is_wrong(struct api_call *call, struct desk_tools *tools, const struct redis_word *word)
+{
+    struct warm_found found = { .seat = call->seat, .text = { word->text, word->len } };
+
+    if (warm_drop_seats(tools->warm, call_org(call), call->event, &found, 1) != 1)
+        return;
+    metric_add(METRIC_SEAT_READS_MENDED_TOTAL, 1);
+    warm_tier_doubt(tools->node->tier, call_org(call), call->event);
 }
 
 static enum hf_status
@@ -285,10 +291,10 @@ find_in_postgres(struct api_call *call, struct desk_tools *tools, const struct r
     if (status == HF_OK)
         status = judge_row(call, rows, &view, seat);
     if (status == HF_OK) {
-        struct warm_hold hold;
         (void)hot_table_fill(hot, &key, &view, began,
                              change_count); /* if nothing moved meanwhile */
-        put_right(call, tools, word, read_hold(call, rows, &view, &hold) ? &hold : NULL);
+        if (!is_right(call, word, rows, &view))
+            drop_what_is_wrong(call, tools, word);
     }
     pg_result_free(&rows);
     return status;

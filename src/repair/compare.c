@@ -165,7 +165,7 @@ compare_event(struct comparison *c)
 
     *c->report = (struct repair_report){ .redis_count = -1 };
     c->left = 0;
-    c->trusted = warm_tier_trusts(tier, c->org, c->event);
+    c->trusted = warm_tier_is_rebuilt(tier, c->org, c->event);
     enum hf_status status = take_steps(c);
     c->report->equal = status == HF_OK && c->left == 0;
     if (status == HF_OK)

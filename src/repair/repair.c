@@ -2,8 +2,9 @@
  * repair.c - the thread: watches Redis, rebuilds what isn't trusted, compares a sample.
  *
  * Redis or Postgres being away is normal life: what could not be done is done when they are back.
- * An event that was rebuilt is trusted and is not rebuilt again, so a pass that broke off goes on
- * where it was.
+ * After a distrust all events are gone through; an event that was rebuilt is trusted and is not
+ * rebuilt again, so a pass that broke off goes on where it was. A doubt names its event, so only
+ * that one is. An event that can't be made equal keeps nobody waiting: it is tried again later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #define STEP_US       (20 * TIME_US_PER_MS)
 #define EVENT_US      (60 * (int64_t)TIME_US_PER_S) /* far more than the largest event takes */
 #define STATEMENT_US  (2 * (int64_t)TIME_US_PER_S)
-#define RETRY_US      (10 * (int64_t)TIME_US_PER_S) /* what could not be made equal */
+#define RETRY_US      (3 * (int64_t)TIME_US_PER_S) /* what could not be made equal */
 #define COMPARE_SHARE 5 /* comparing takes one part in so many of the time */
 #define EVENTS_PAGE   100
 #define STACK_BYTES   (256 * 1024)
@@ -30,9 +31,11 @@ struct repair {
     _Atomic bool stopping;
 
     /* the thread's own */
-    uint64_t doubts; /* as many had been when all events were last made equal */
-    int64_t unequal; /* events of this pass that could not be */
-    struct mono_time watch_due, rebuild_due, compare_due;
+    uint64_t generation;       /* of the tier, that `due` is about */
+    bool busy_due;             /* the busy events come first, and didn't yet */
+    struct warm_events due;    /* to be rebuilt where they aren't trusted */
+    struct warm_events failed; /* could not be made equal: not before retry_due */
+    struct mono_time watch_due, retry_due, compare_due;
     struct repair_cursor sample; /* how far comparing has come */
 };
 
@@ -73,6 +76,22 @@ log_report(const struct comparison *c, enum hf_status status)
               log_int("us", report->duration_us));
 }
 
+static void
+note_failed(struct repair *repair, struct slice org, struct slice event)
+{
+    if (repair->failed.count == 0 && !repair->failed.all)
+        repair->retry_due.us = mono_now().us + RETRY_US;
+    warm_events_add(&repair->failed, org, event);
+}
+
+/* Whether the others have a chance where one event failed. */
+static bool
+stores_are_there(struct repair *repair)
+{
+    return pg_is_connected(repair->pg) &&
+           breaker_state(warm_tier_breaker(repair->node->tier)) == BREAKER_CLOSED;
+}
+
 /* False: a store is away, or it is to stop; the others have to wait. */
 static bool
 mend_event(struct repair *repair, struct slice org, struct slice event)
@@ -95,8 +114,11 @@ mend_event(struct repair *repair, struct slice org, struct slice event)
         return true;
     count_report(&report, c.trusted);
     log_report(&c, status);
-    repair->unequal += status == HF_OK && !report.equal;
-    return status == HF_OK;
+    if (is_stopping(repair) || (status != HF_OK && !stores_are_there(repair)))
+        return false;
+    if (!report.equal)
+        note_failed(repair, org, event);
+    return true;
 }
 
 /* --- which events -------------------------------------------------------------------------- */
@@ -137,16 +159,34 @@ statement_deadline(void)
 
 /* --- after a distrust or a doubt -------------------------------------------------------------- */
 
-/* Those of the rows that aren't trusted. */
+/* False: a store is away. */
+static bool
+rebuild_event(struct repair *repair, struct slice org, struct slice event)
+{
+    return warm_tier_is_rebuilt(repair->node->tier, org, event) ||
+           warm_events_name(&repair->failed, org, event) || mend_event(repair, org, event);
+}
+
 static bool
 rebuild_rows(struct repair *repair, const struct pg_result *rows)
 {
     bool going = true;
 
-    for (int row = 0; going && row < pg_rows(rows); row++) {
-        struct slice org = pg_get_text(rows, row, 0), event = pg_get_text(rows, row, 1);
-        if (!warm_tier_trusts(repair->node->tier, org, event))
-            going = mend_event(repair, org, event);
+    for (int row = 0; going && row < pg_rows(rows); row++)
+        going = rebuild_event(repair, pg_get_text(rows, row, 0), pg_get_text(rows, row, 1));
+    return going;
+}
+
+/* Last in, first out: what is left when it breaks off is still due. */
+static bool
+rebuild_named(struct repair *repair)
+{
+    bool going = true;
+
+    while (going && repair->due.count > 0) {
+        const struct warm_event *name = &repair->due.event[repair->due.count - 1];
+        going = rebuild_event(repair, slice_of(name->org), slice_of(name->event));
+        repair->due.count -= going;
     }
     return going;
 }
@@ -182,20 +222,44 @@ rebuild_others(struct repair *repair)
     return going;
 }
 
+/* Everything is void: what failed may work now. */
+static void
+note_generation(struct repair *repair)
+{
+    uint64_t generation = warm_tier_generation(repair->node->tier);
+
+    if (generation == repair->generation)
+        return;
+    repair->generation = generation;
+    repair->busy_due = true;
+    repair->due = (struct warm_events){ .all = true };
+    repair->failed = (struct warm_events){ 0 };
+}
+
+/* What failed is due again; where more did than have names, all that isn't trusted is. */
+static void
+note_retries(struct repair *repair)
+{
+    if (mono_now().us < repair->retry_due.us)
+        return;
+    warm_events_add_all(&repair->due, &repair->failed);
+    repair->failed = (struct warm_events){ 0 };
+}
+
 static void
 rebuild(struct repair *repair)
 {
-    uint64_t doubts = warm_tier_doubts(repair->node->tier);
-
-    if (doubts == repair->doubts || mono_now().us < repair->rebuild_due.us)
+    note_generation(repair);
+    note_retries(repair);
+    warm_tier_take_doubted(repair->node->tier, &repair->due);
+    if (!repair->due.all) {
+        (void)rebuild_named(repair);
         return;
-    repair->unequal = 0;
-    if (!rebuild_busy_events(repair) || !rebuild_others(repair))
-        return; /* a store is away: as soon as it is back */
-    if (repair->unequal == 0)
-        repair->doubts = doubts;
-    else
-        repair->rebuild_due.us = mono_now().us + RETRY_US;
+    }
+    if (repair->busy_due)
+        repair->busy_due = !rebuild_busy_events(repair);
+    if (!repair->busy_due)
+        repair->due.all = !rebuild_others(repair);
 }
 
 /* --- the sample ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 
 #include "holdfast/arena.h"
 #include "holdfast/repair.h"
+#include "holdfast/warm_repair.h"
 
 #define PORTION   1000                  /* seats, or members, that are compared at a time */
 #define MOMENT_US (20 * TIME_US_PER_MS) /* the engine tells Redis well within it */

@@ -212,13 +212,22 @@ judge_details(struct portion *p)
     }
 }
 
+/* What we wrote is of a hold that ended meanwhile. Its key may be gone and its member stand: the
+ * engine's removal may have come between our writing of the two. */
+static bool
+wrote_what_ended(const struct seat_look *look)
+{
+    return look->mended && look->before.need >= NEED_MAYBE &&
+           !same_member(&look->want, &look->before);
+}
+
 static void
 let_equal_ones_go(struct portion *p)
 {
     int kept = 0;
 
     for (int i = 0; i < p->count; i++) {
-        if (is_equal(&p->looks[i]))
+        if (is_equal(&p->looks[i]) && !wrote_what_ended(&p->looks[i]))
             continue;
         if (kept != i)
             p->looks[kept] = p->looks[i];
@@ -229,18 +238,16 @@ let_equal_ones_go(struct portion *p)
 
 /* --- mending -------------------------------------------------------------------------------- */
 
-/* What we wrote of a hold that ended meanwhile: its member and, if it still stands, its key. */
+/* The member and, if it still stands, the key. */
 static bool
 take_back(struct portion *p)
 {
     int count = 0;
 
     for (int i = 0; i < p->count; i++) {
-        struct seat_look *look = &p->looks[i];
-        if (!look->mended || look->before.need < NEED_MAYBE ||
-            same_member(&look->want, &look->before))
+        if (!wrote_what_ended(&p->looks[i]))
             continue;
-        p->holds[count] = look->before.hold;
+        p->holds[count] = p->looks[i].before.hold;
         p->holds[count++].lives_on = true; /* for all we know */
     }
     return count == 0 || (warm_remove(p->c->warm, p->holds, count) && warm_collect(p->c->warm));

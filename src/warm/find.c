@@ -118,8 +118,7 @@ show_members(const redisReply *items, warm_visit *visit, void *context)
     bool go_on = true;
     for (size_t i = 0; go_on && i + 1 < items->elements; i += 2) {
         struct warm_found found = { .seat = SLICE_EMPTY,
-                                    .text = { items->element[i]->str, items->element[i]->len },
-                                    .score = strtod(items->element[i + 1]->str, NULL) };
+                                    .text = { items->element[i]->str, items->element[i]->len } };
         const char *colon = memchr(found.text.ptr, ':', found.text.len);
         if (colon != NULL)
             found.seat = (struct slice){ found.text.ptr, (size_t)(colon - found.text.ptr) };
@@ -150,7 +149,7 @@ warm_read_members(struct warm *warm, struct slice org, struct slice event, warm_
         if (items != NULL)
             go_on = show_members(items, visit, context);
         else /* no sorted set at all */
-            (void)visit(context, &(struct warm_found){ SLICE_EMPTY, SLICE_EMPTY, 0 });
+            (void)visit(context, &(struct warm_found){ SLICE_EMPTY, SLICE_EMPTY });
         go_on = go_on && items != NULL;
         freeReplyObject(page);
     } while (go_on && strcmp(cursor, "0") != 0);

@@ -297,6 +297,7 @@ link_connect(struct warm_link *link)
     struct mono_time deadline = warm_link_deadline(link);
     int greeting = 0;
     link->generation = warm_tier_generation(link->tier);
+    link->number++;
     return connect_socket(link) && queue_greeting(link, &greeting) && queue_scripts(link) &&
            read_greeting(link, greeting, deadline) && read_scripts(link, deadline);
 }

@@ -2,11 +2,15 @@
  * tier.c - what a node's connections to Redis share: the breaker, and which events are trusted.
  *
  * An event is trusted if it was rebuilt in the present generation. The table of such events is
- * small and of a fixed size; an event that lost its place is only rebuilt once more.
+ * small and of a fixed size: sets of a few places, an event's hash says which set. Where a set is
+ * full, who comes last takes the place of the event that readers asked for least lately, and is
+ * itself the next to go until somebody asks for it: so repair, which walks all events, doesn't
+ * push out those that are read.
  */
 #include "warm_internal.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +21,14 @@
 #define TRUSTED_MAX  4096 /* a power of two */
 #define KINDS_LOGGED 8
 #define UP_AFTER_US  TIME_US_PER_S
-#define TRUSTED_WAYS 4 /* places that an event may be in */
+#define TRUSTED_WAYS 8 /* places of a set */
+
+_Static_assert(TRUSTED_MAX % TRUSTED_WAYS == 0, "the table is made of whole sets");
 
 struct trusted {
     uint64_t event; /* hash of org and event; 0: a free place */
     uint64_t generation;
-    uint64_t asked; /* when it was last asked for, counted in questions */
+    uint64_t asked; /* when a reader last asked for it, counted in questions; 0: never */
 };
 
 struct warm_tier {
@@ -31,7 +37,6 @@ struct warm_tier {
     struct breaker *breaker;
 
     _Atomic uint64_t generation;
-    _Atomic uint64_t doubted;        /* distrusts and doubts */
     _Atomic bool down;               /* it failed, and didn't work for a while since */
     _Atomic uint64_t fallbacks_told; /* in the log */
 
@@ -41,6 +46,7 @@ struct warm_tier {
     uint64_t asked;
     struct trusted trusted[TRUSTED_MAX];
     uint64_t doubts[TRUSTED_MAX]; /* how often the events that share a place were doubted */
+    struct warm_events doubted;   /* and not taken yet */
     struct mono_time failed_at;
     uint64_t logged[KINDS_LOGGED]; /* hashes of the errors that were logged since it worked */
     int logged_count;
@@ -111,9 +117,7 @@ warm_tier_worked(struct warm_tier *tier)
 static uint64_t
 next_generation(struct warm_tier *tier)
 {
-    uint64_t generation = atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
-    atomic_fetch_add_explicit(&tier->doubted, 1, memory_order_release);
-    return generation;
+    return atomic_fetch_add_explicit(&tier->generation, 1, memory_order_acq_rel) + 1;
 }
 
 /* Uses that did without Redis since this was asked last. */
@@ -209,43 +213,90 @@ warm_tier_distrust(struct warm_tier *tier, const char *why)
               log_int("generation", (int64_t)generation));
 }
 
+/* --- names of events ----------------------------------------------------------------- */
+
+static bool
+is_named(const struct warm_event *name, struct slice org, struct slice event)
+{
+    return slice_is(event, name->event) && slice_is(org, name->org);
+}
+
+bool
+warm_events_name(const struct warm_events *events, struct slice org, struct slice event)
+{
+    for (int i = 0; i < events->count; i++)
+        if (is_named(&events->event[i], org, event))
+            return true;
+    return false;
+}
+
+void
+warm_events_add(struct warm_events *events, struct slice org, struct slice event)
+{
+    if (events->all || warm_events_name(events, org, event))
+        return;
+    if (events->count == WARM_EVENTS_MAX) {
+        events->all = true;
+        events->count = 0;
+        return;
+    }
+    struct warm_event *name = &events->event[events->count++];
+    snprintf(name->org, sizeof(name->org), "%.*s", SLICE_ARG(org));
+    snprintf(name->event, sizeof(name->event), "%.*s", SLICE_ARG(event));
+}
+
+void
+warm_events_add_all(struct warm_events *to, const struct warm_events *from)
+{
+    for (int i = 0; i < from->count; i++)
+        warm_events_add(to, slice_of(from->event[i].org), slice_of(from->event[i].event));
+    if (from->all) {
+        to->all = true;
+        to->count = 0;
+    }
+}
+
 /* --- events ------------------------------------------------------------------------ */
 
-static uint64_t
-event_hash(struct slice org, struct slice event)
+uint64_t
+warm_event_hash(struct slice org, struct slice event)
 {
     uint64_t hash = hash_seeded(event.ptr, event.len) ^ hash_seeded(org.ptr, org.len) * UINT64_C(3);
     return hash != 0 ? hash : 1;
+}
+
+static struct trusted *
+set_locked(struct warm_tier *tier, uint64_t event)
+{
+    return &tier->trusted[event % (TRUSTED_MAX / TRUSTED_WAYS) * TRUSTED_WAYS];
 }
 
 /* The event's place, or NULL. */
 static struct trusted *
 find_locked(struct warm_tier *tier, uint64_t event)
 {
-    for (unsigned way = 0; way < TRUSTED_WAYS; way++) {
-        struct trusted *place = &tier->trusted[(event + way) % TRUSTED_MAX];
-        if (place->event == event)
-            return place;
-    }
+    struct trusted *set = set_locked(tier, event);
+
+    for (int way = 0; way < TRUSTED_WAYS; way++)
+        if (set[way].event == event)
+            return &set[way];
     return NULL;
 }
 
-/* Its own place, a free one, or that of the least lately asked. */
+/* Its own place, a free one, or that of the least lately asked, which it takes as a newcomer. */
 static struct trusted *
 place_locked(struct warm_tier *tier, uint64_t event)
 {
-    struct trusted *best = find_locked(tier, event);
-    for (unsigned way = 0; best == NULL && way < TRUSTED_WAYS; way++)
-        if (tier->trusted[(event + way) % TRUSTED_MAX].event == 0)
-            best = &tier->trusted[(event + way) % TRUSTED_MAX];
-    if (best != NULL)
-        return best;
-    best = &tier->trusted[event % TRUSTED_MAX];
-    for (unsigned way = 1; way < TRUSTED_WAYS; way++) {
-        struct trusted *place = &tier->trusted[(event + way) % TRUSTED_MAX];
-        best = place->asked < best->asked ? place : best;
-    }
-    return best;
+    struct trusted *set = set_locked(tier, event), *place = find_locked(tier, event);
+
+    if (place != NULL)
+        return place;
+    place = &set[0];
+    for (int way = 1; way < TRUSTED_WAYS && place->event != 0; way++)
+        if (set[way].event == 0 || set[way].asked < place->asked)
+            place = &set[way];
+    *place = (struct trusted){ .event = event };
+    return place;
 }
 
 static uint64_t
@@ -259,7 +310,7 @@ uint64_t
 warm_tier_ticket(struct warm_tier *tier, struct slice org, struct slice event)
 {
     lock_take(&tier->lock);
-    uint64_t ticket = ticket_locked(tier, event_hash(org, event));
+    uint64_t ticket = ticket_locked(tier, warm_event_hash(org, event));
     lock_drop(&tier->lock);
     return ticket;
 }
@@ -267,43 +318,70 @@ warm_tier_ticket(struct warm_tier *tier, struct slice org, struct slice event)
 void
 warm_tier_rebuilt(struct warm_tier *tier, struct slice org, struct slice event, uint64_t ticket)
 {
-    uint64_t hash = event_hash(org, event);
+    uint64_t hash = warm_event_hash(org, event);
     lock_take(&tier->lock);
     uint64_t generation = warm_tier_generation(tier);
     if (ticket == ticket_locked(tier, hash))
-        *place_locked(tier, hash) = (struct trusted){ hash, generation, ++tier->asked };
+        place_locked(tier, hash)->generation = generation;
     lock_drop(&tier->lock);
 }
 
 void
 warm_tier_doubt(struct warm_tier *tier, struct slice org, struct slice event)
 {
-    uint64_t hash = event_hash(org, event);
+    uint64_t hash = warm_event_hash(org, event);
     lock_take(&tier->lock);
     struct trusted *place = find_locked(tier, hash);
     if (place != NULL)
         *place = (struct trusted){ 0 };
     tier->doubts[hash % TRUSTED_MAX]++;
+    warm_events_add(&tier->doubted, org, event);
     lock_drop(&tier->lock);
-    atomic_fetch_add_explicit(&tier->doubted, 1, memory_order_release);
 }
 
-uint64_t
-warm_tier_doubts(const struct warm_tier *tier)
+void
+warm_tier_take_doubted(struct warm_tier *tier, struct warm_events *doubted)
 {
-    return atomic_load_explicit(&tier->doubted, memory_order_acquire);
+    lock_take(&tier->lock);
+    warm_events_add_all(doubted, &tier->doubted);
+    tier->doubted.all = false;
+    tier->doubted.count = 0;
+    lock_drop(&tier->lock);
+}
+
+static struct trusted *
+trusted_locked(struct warm_tier *tier, struct slice org, struct slice event)
+{
+    struct trusted *place = find_locked(tier, warm_event_hash(org, event));
+    return place != NULL && place->generation == warm_tier_generation(tier) ? place : NULL;
+}
+
+static bool
+is_usable(const struct warm_tier *tier)
+{
+    return tier->on && breaker_state(tier->breaker) == BREAKER_CLOSED;
+}
+
+bool
+warm_tier_is_rebuilt(struct warm_tier *tier, struct slice org, struct slice event)
+{
+    if (!is_usable(tier))
+        return false;
+    lock_take(&tier->lock);
+    bool rebuilt = trusted_locked(tier, org, event) != NULL;
+    lock_drop(&tier->lock);
+    return rebuilt;
 }
 
 bool
 warm_tier_trusts(struct warm_tier *tier, struct slice org, struct slice event)
 {
-    if (!tier->on || breaker_state(tier->breaker) != BREAKER_CLOSED)
+    if (!is_usable(tier))
         return false;
     lock_take(&tier->lock);
-    struct trusted *place = find_locked(tier, event_hash(org, event));
-    bool trusted = place != NULL && place->generation == warm_tier_generation(tier);
+    struct trusted *place = trusted_locked(tier, org, event);
     if (place != NULL)
         place->asked = ++tier->asked;
     lock_drop(&tier->lock);
-    return trusted;
+    return place != NULL;
 }

@@ -225,18 +225,6 @@ warm_value_is(struct slice text, const struct warm_hold *hold)
     return is;
 }
 
-bool
-warm_member_is(const struct warm_found *member, const struct warm_hold *hold)
-{
-    struct buf wanted = { 0 };
-
-    warm_member(&wanted, hold);
-    bool is = !wanted.failed && slice_equal(buf_slice(&wanted), member->text) &&
-              member->score == (double)warm_score(hold);
-    buf_fini(&wanted);
-    return is;
-}
-
 void
 warm_command(struct buf *out, int words, const char *name)
 {

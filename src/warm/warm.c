@@ -59,7 +59,12 @@ connected(struct warm *warm)
     if (warm->link.context == NULL) {
         warm_calls_lost(warm); /* their replies went with the connection */
     }
-    return warm_link_open(&warm->link, warm->due.count == 0);
+    bool open = warm_link_open(&warm->link, warm->due.count == 0);
+    if (open && warm->lives_of != warm->link.number) {
+        warm->lives_of = warm->link.number;
+        memset(warm->lives, 0, sizeof(warm->lives));
+    }
+    return open;
 }
 
 bool
@@ -254,8 +259,7 @@ tell_life(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
     static const char *const modes[] = { "NX", "GT" };
     int64_t keep_ms = longest_keep_ms(seats, count), now_ms = mono_now().us / TIME_US_PER_MS;
-    uint64_t event = hash_seeded(seats[0]->event.ptr, seats[0]->event.len) ^
-                     hash_seeded(seats[0]->org.ptr, seats[0]->org.len) * 3;
+    uint64_t event = warm_event_hash(seats[0]->org, seats[0]->event);
     struct warm_life *life = &warm->lives[event % WARM_LIVES];
 
     if (life->event == event && life->until_ms >= now_ms + keep_ms) {

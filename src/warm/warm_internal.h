@@ -12,7 +12,7 @@
 #include <hiredis/hiredis.h>
 
 #include "holdfast/buf.h"
-#include "holdfast/warm.h"
+#include "holdfast/warm_repair.h"
 
 #include "warm/scripts.h" /* enum warm_script, by db/embed.cmake */
 
@@ -38,6 +38,8 @@ void warm_key_mark(struct buf *out);
 bool warm_key_event(struct slice key, struct slice *org, struct slice *event);
 
 /* --- tier.c ------------------------------------------------------------------ */
+
+uint64_t warm_event_hash(struct slice org, struct slice event); /* never 0 */
 
 /* What became of a use, told to breaker, metrics and log. `why` may be any text. */
 void warm_tier_failed(struct warm_tier *tier, const char *why);
@@ -111,6 +113,7 @@ struct warm_link {
 
     redisContext *context; /* NULL: not connected */
     uint64_t generation;   /* of the tier, when it connected */
+    uint64_t number;       /* of this connection: counts up with each */
     bool trial;            /* it has the half-open breaker's one trial, and hasn't reported yet */
     char sha[SCRIPT_COUNT][41];
 };
@@ -170,7 +173,8 @@ struct warm_calls {
 };
 
 /* Until when an event's seat_holds is known to live, so that its PEXPIRE isn't sent with every
- * batch. */
+ * batch. Void with the connection: who loses it may have lost what it told, and a Redis that was
+ * wiped is met by a new one. */
 #define WARM_LIVES 1024 /* a power of two; events that share a place only send more often */
 
 struct warm_life {
@@ -190,6 +194,7 @@ struct warm {
     struct warm_link link;
     struct warm_watching watching;
     struct warm_life lives[WARM_LIVES];
+    uint64_t lives_of; /* the connection that they were told over */
 
     struct warm_calls due;
     struct warm_calls again; /* used while `due` is being read */

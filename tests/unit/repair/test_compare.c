@@ -45,7 +45,7 @@ static bool redis_fails, postgres_fails, event_is_there;
 static int pages, questions, redis_reads, mends;
 static bool trusted, rebuilt, doubted;
 
-enum moment { BEFORE_REDIS, BEFORE_POSTGRES, BEFORE_DROP, BEFORE_MEND };
+enum moment { BEFORE_REDIS, BEFORE_POSTGRES, BEFORE_DROP, BEFORE_MEND, WITHIN_MEND };
 static void (*meanwhile)(enum moment moment);
 
 static void
@@ -232,7 +232,7 @@ warm_tier_ticket(struct warm_tier *tier, struct slice org, struct slice event)
 }
 
 bool
-warm_tier_trusts(struct warm_tier *tier, struct slice org, struct slice event)
+warm_tier_is_rebuilt(struct warm_tier *tier, struct slice org, struct slice event)
 {
     (void)tier, (void)org, (void)event;
     return trusted;
@@ -376,8 +376,12 @@ warm_mend(struct warm *warm, const struct warm_hold *holds, int count)
         bool newer =
             sscanf(copies[seat].key, "hold %d version %lld", &old_hold, &old_version) == 2 &&
             old_hold == hold_number(&holds[i]) && old_version > holds[i].version;
-        if (!newer)
-            engine_puts(seat, hold_number(&holds[i]), holds[i].version);
+        if (newer)
+            continue;
+        value_text(hold_number(&holds[i]), holds[i].version, copies[seat].key);
+        moment_comes(WITHIN_MEND);
+        copies[seat].details = true;
+        copies[seat].hold = hold_number(&holds[i]);
     }
     return true;
 }
@@ -537,6 +541,27 @@ what_ended_while_it_was_mended_is_taken_back(void **state)
     (void)state;
     copies[0].key[0] = '\0';
     meanwhile = seat_0_ends;
+    assert_int_equal(compare(REPAIR_MEND), HF_OK);
+    assert_true(report.equal);
+    assert_equal_world();
+}
+
+static void
+seat_0_ends_between_its_key_and_its_member(enum moment moment)
+{
+    if (moment != WITHIN_MEND || !truths[0].held)
+        return;
+    free_seat(0);
+    engine_removes(0, 1000);
+}
+
+static void
+what_ended_while_half_of_it_was_written_is_taken_back(void **state)
+{
+    (void)state;
+    copies[0].key[0] = '\0';
+    copies[0].details = false;
+    meanwhile = seat_0_ends_between_its_key_and_its_member;
     assert_int_equal(compare(REPAIR_MEND), HF_OK);
     assert_true(report.equal);
     assert_equal_world();
@@ -794,6 +819,7 @@ main(void)
         cmocka_unit_test_setup(a_hold_that_is_over_may_be_there_or_not, make_world),
         cmocka_unit_test_setup(what_is_on_its_way_is_no_drift, make_world),
         cmocka_unit_test_setup(what_ended_while_it_was_mended_is_taken_back, make_world),
+        cmocka_unit_test_setup(what_ended_while_half_of_it_was_written_is_taken_back, make_world),
         cmocka_unit_test_setup(the_next_owner_is_put_back_where_the_last_one_was_written_over_him,
                                make_world),
         cmocka_unit_test_setup(a_key_that_was_replaced_meanwhile_is_not_dropped, make_world),

@@ -231,6 +231,26 @@ a_batch_of_many_events_and_seats_is_written_whole(void **state)
     assert_int_equal(warm_count(warm, ORG, event), 0); /* collects by itself */
 }
 
+/* As after a wipe, which the watcher tells of, or with what was told to a connection that is lost.
+ */
+static void
+a_set_that_was_lost_with_its_end_gets_one_again(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    for (int way = 0; way < 2; way++) {
+        put_one(hold_of("A1", uuid_v7_new(), "ann", 1));
+        assert_true(ask_number("PTTL", "seat_holds", "") > 0);
+        free(ask("DEL", "seat_holds", ""));
+        if (way == 0)
+            warm_tier_distrust(tier, "a test says so");
+        else
+            shutdown(warm->link.context->fd, SHUT_RDWR);
+        put_one(hold_of("A2", uuid_v7_new(), "bob", 1));
+        assert_true(ask_number("PTTL", "seat_holds", "") > 0);
+    }
+}
+
 /* --- trouble ------------------------------------------------------------------------ */
 
 static void
@@ -342,6 +362,8 @@ main(void)
                                         close_case),
         cmocka_unit_test_setup_teardown(a_batch_of_many_events_and_seats_is_written_whole,
                                         open_case, close_case),
+        cmocka_unit_test_setup_teardown(a_set_that_was_lost_with_its_end_gets_one_again, open_case,
+                                        close_case),
         cmocka_unit_test_setup_teardown(forgotten_scripts_are_loaded_and_the_calls_sent_again,
                                         open_case, close_case),
         cmocka_unit_test_setup_teardown(a_connection_that_ended_while_idle_costs_nothing, open_case,

@@ -145,21 +145,6 @@ a_value_is_compared_to_the_letter_but_for_its_as_of(void **state)
 }
 
 static void
-a_member_is_compared_with_its_score(void **state)
-{
-    (void)state;
-    struct warm_hold h = hold();
-    struct warm_found found = { .text = SLICE_LITERAL("12A:" HOLD_A ":ann"),
-                                .score = 1769863900999.0 };
-    assert_true(warm_member_is(&found, &h));
-    found.score += 1;
-    assert_false(warm_member_is(&found, &h));
-    found.score -= 1;
-    h.user = SLICE_LITERAL("bob");
-    assert_false(warm_member_is(&found, &h));
-}
-
-static void
 keys_outlive_their_hold_by_a_minute(void **state)
 {
     (void)state;
@@ -238,7 +223,6 @@ main(void)
         cmocka_unit_test(what_was_written_is_read),
         cmocka_unit_test(nothing_but_a_whole_value_of_this_seat_is_read),
         cmocka_unit_test(a_value_is_compared_to_the_letter_but_for_its_as_of),
-        cmocka_unit_test(a_member_is_compared_with_its_score),
         cmocka_unit_test(keys_outlive_their_hold_by_a_minute),
         cmocka_unit_test(an_older_or_equal_version_of_the_same_hold_is_replaced),
         cmocka_unit_test(whatever_else_was_there_is_looked_at),
