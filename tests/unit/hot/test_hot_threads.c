@@ -14,6 +14,7 @@
 #define THREADS  4
 #define SEATS    3
 #define REQUESTS 20000 /* of each thread */
+#define TIMES    100   /* until which requests wait */
 
 struct request {
     struct hot_waiter waiter; /* first: a waiter is its request */
@@ -91,6 +92,7 @@ run(struct shared *shared, uint64_t *random, struct request *request)
 {
     struct seat_key key = seat_of_show(seat_names[request->seat]);
     struct seat_view view;
+    request->waiter.until = mono_at(random_below(random, TIMES));
     enum hot_answer answer = hot_table_claim(
         shared->table, &key, 1 + (uint64_t)random_below(random, 2), random_below(random, 4) == 0,
         db_at(atomic_load(&shared->db_us)), ERROR_US, mono_at(0), &request->waiter, &view);
@@ -118,7 +120,7 @@ disturb(struct shared *shared, uint64_t *random)
     struct db_time now = db_at(atomic_load(&shared->db_us));
     struct seat_view view =
         view_of((enum seat_status)random_below(random, 5), atomic_load(&shared->version[seat]));
-    switch (random_below(random, 6)) {
+    switch (random_below(random, 7)) {
     case 0:
         hot_table_learn(shared->table, &key, &view, mono_at(0), false);
         break;
@@ -136,6 +138,12 @@ disturb(struct shared *shared, uint64_t *random)
     case 4:
         hot_table_set_alone(shared->table, random_below(random, 2) == 0);
         break;
+    case 5: {
+        struct hot_waiter *late;
+        hot_table_take_late(shared->table, mono_at(random_below(random, TIMES)), &late);
+        hand_back(shared, late);
+        break;
+    }
     default: {
         struct hot_numbers numbers;
         hot_table_numbers(shared->table, &numbers);
