@@ -3,9 +3,10 @@
  * drifted.
  *
  * One thread with a Postgres and a Redis connection of its own. Each second it watches Redis
- * (warm_watch: probes of the breaker, restarts, wipes); after a distrust or a doubt it rebuilds the
- * events that aren't trusted, those with held seats first; and each repair_interval it compares
- * some events, contents and not counts, mends what differs, and counts it.
+ * (warm_watch: probes of the breaker, restarts, wipes); after a distrust it rebuilds all events,
+ * those with held seats first; after a doubt that one; and each repair_interval it compares some
+ * events, contents and not counts, mends what differs, and counts it. An event that can't be made
+ * equal is tried again some seconds later, and keeps no other waiting.
  *
  * How two stores that both move are compared without a lock. A first look reads both; what is equal
  * then is done with: what changes later is the engine's to tell Redis. What isn't is looked at
