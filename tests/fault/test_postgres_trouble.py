@@ -5,6 +5,7 @@ import shutil
 import time
 import uuid
 
+import psycopg2
 import pytest
 
 from support import servers
@@ -168,25 +169,35 @@ def late_commits(db):
 
 
 def test_a_change_of_the_desk_that_commits_after_its_answer_is_learned(
-        start_node, proxied, database_url, admin, db, org, check_audit):
-    """Memory said "blocked", for it was told so and is alone; nobody waits for the unblocking's outcome any more."""
-    proxy, url = proxied(database_url)
-    node = start_node(database_url=url, request_timeout="1s")
-    admin = admin.at(node)
-    event = admin.make_event(3)
+        start_node, proxied, own_postgres, org, check_audit, check_verify):
+    """Memory was told "blocked" and is alone, so it goes on saying so: until it doubts, and hears once more."""
+    proxy, url = proxied(own_postgres.url())
+    node = start_node(database_url=url, redis_url="", request_timeout="1s")
+    admin = Client(node, org, "admin-1", "admin")
+    event, buyer, bystanding = admin.make_event(3), admin.as_user(), admin.as_user()
     seats = {"event_id": event, "seat_ids": ["A-1"], "reason": "x"}
     admin.post("/api/admin/seats/block", seats).expect(200)
-    buyer = admin.as_user()
-    buyer.hold_one(event, "A-1").expect(409, "seat_blocked")
+
+    def tier_that_says_blocked():
+        time.sleep(1.2)  # longer than hot_lease
+        bystanding.hold_one(event, "A-2")  # what memory knows of the event is fresh, and no word of A-1
+        answer = buyer.hold_one(event, "A-1").expect(409, "seat_blocked")
+        return answer.headers["X-Holdfast-Tier"]
+
+    wait_until(lambda: tier_that_says_blocked() == "hot" == tier_that_says_blocked(), timeout=20)
     settled = node.metrics()["holdfast_outcomes_settled_total"]
-    with late_commits(db):
-        with holding(database_url, CLOSE_GATE) as bystander:
-            proxy.at(b"COMMIT", "lose the answer")
-            admin.post("/api/admin/seats/unblock", seats).expect(503, "outcome_unknown")
-            await_waiting(db)  # the COMMIT, and perhaps the node that asks what became of it
-            time.sleep(1)
-            assert node.metrics()["holdfast_outcomes_settled_total"] == settled
-            bystander.release()
-        wait_until(lambda: node.metrics()["holdfast_outcomes_settled_total"] == settled + 1, timeout=10)
-    wait_until(lambda: buyer.hold_one(event, "A-1").status == 201, timeout=3, what="memory knows that it is free")
-    check_audit(event)
+    with contextlib.closing(psycopg2.connect(own_postgres.url())) as db:
+        db.autocommit = True
+        with late_commits(db):
+            with holding(own_postgres.url(), CLOSE_GATE) as bystander:
+                proxy.at(b"COMMIT", "lose the answer")
+                admin.post("/api/admin/seats/unblock", seats).expect(503, "outcome_unknown")
+                await_waiting(db)  # the COMMIT, and perhaps the node that asks what became of it
+                time.sleep(1)
+                assert node.metrics()["holdfast_outcomes_settled_total"] == settled
+                bystander.release()
+            wait_until(lambda: node.metrics()["holdfast_outcomes_settled_total"] == settled + 1, timeout=10)
+        bystanding.hold_one(event, "A-2")
+        buyer.hold_one(event, "A-1").expect(201)
+        check_audit(event, connection=db)
+    check_verify(node)
