@@ -2,13 +2,16 @@
 longer than request_timeout, what is served goes on as before, and when it is over nothing is left of it."""
 
 import contextlib
+import shutil
 import threading
 import time
+import uuid
 
 import psycopg2
 import pytest
 
 from checker import audit_checker
+from support import servers
 from support.bystander import one_value, trigger
 from support.client import Client
 from support.node import Node, verify
@@ -20,6 +23,29 @@ REQUEST_TIMEOUT = f"{1000 * REQUEST_TIMEOUT_S:.0f}ms"
 SLACK_S = 0.5  # of a busy machine, for the way there and back
 SLOW_COMMIT = "PERFORM pg_sleep(0.02); RETURN NEW;"
 BATCH = 4
+
+
+@pytest.fixture(scope="module")
+def fragile_postgres(workplace):
+    """This module's own: each test leaves it as it was."""
+    server = servers.Postgres(workplace.path / f"postgres-{uuid.uuid4().hex[:8]}", {"shared_buffers": "64MB"})
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(server.folder)
+
+
+def mend(postgres):
+    if postgres.process.poll() is None:
+        postgres.resume()
+    else:
+        postgres.start()
+
+
+@pytest.fixture
+def own_postgres(fragile_postgres):
+    yield fragile_postgres
+    mend(fragile_postgres)
 
 
 @pytest.fixture
@@ -56,18 +82,18 @@ def granted_per_second(saw, after, before):
 def test_what_cannot_be_served_in_time_is_refused_at_once_and_the_rest_is_served(narrow, db, prove):
     with trigger(db, "slow_commit", "batches", "BEFORE INSERT", SLOW_COMMIT):
         quiet = narrow.make_event(200)
-        alone = buyers(narrow, quiet, 2 * BATCH, 4, 25)
+        alone = buyers(narrow, quiet, 2 * BATCH, 2.5, 25)
         crowded = narrow.make_event(3000)
-        saw = buyers(narrow, crowded, 600, 8, 5)
+        saw = buyers(narrow, crowded, 600, 5, 5)
     assert {(status, code) for _, _, status, code, _ in saw} <= {(201, None), (503, "overloaded")}
     slowest = max(took for _, took, *_ in saw)
     assert slowest < REQUEST_TIMEOUT_S + SLACK_S, f"somebody waited {slowest:.2f} s"
     # Once it is known how long an op takes: nobody waits first and is refused then.
     refused = sorted(took for sent, took, status, *_ in saw if status == 503 and sent > 2 * REQUEST_TIMEOUT_S)
-    assert len(refused) > 600, "the load is no overload"
+    assert len(refused) > 300, "the load is no overload"
     assert refused[len(refused) // 2] < 0.2, f"a refusal took {refused[len(refused) // 2]:.2f} s"
     assert all(int(again) >= 1 for _, _, status, _, again in saw if status == 503)
-    before, during = granted_per_second(alone, 1, 4), granted_per_second(saw, 3, 8)
+    before, during = granted_per_second(alone, 0.5, 2.5), granted_per_second(saw, 2, 5)
     assert during >= 0.8 * before, f"{during:.0f} holds a second under overload, {before:.0f} without"
     assert narrow.node.metrics()["holdfast_overloaded_total"] > 0
     prove(crowded)
@@ -80,14 +106,14 @@ def test_a_change_that_cannot_be_made_in_time_is_refused_as_well(narrow, db, pro
     heard = []
 
     def extend_again_and_again():
-        deadline = time.monotonic() + 6
+        deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             heard.append(owner.extend(hold["hold_id"]).code)
 
     with trigger(db, "slow_commit", "batches", "BEFORE INSERT", SLOW_COMMIT):
         changing = threading.Thread(target=extend_again_and_again)
         changing.start()
-        buyers(narrow, event, 450, 6, 2)
+        buyers(narrow, event, 450, 3, 2)
         changing.join()
     assert set(heard) == {None, "overloaded"}
     prove(event)
@@ -112,6 +138,38 @@ def test_a_stall_that_is_over_keeps_nobody_out(own_postgres, log_folder, org):
         node.stop()
 
 
+def test_all_connections_are_back_soon_though_the_queue_never_runs_empty(own_postgres, proxied, log_folder, org):
+    proxy, url = proxied(own_postgres.url())
+    node = Node(log_folder, url, workers=4, batch_max=BATCH, request_timeout=REQUEST_TIMEOUT).start()
+    connections = lambda: node.metrics()["holdfast_pg_connections"]
+    came_back = []
+
+    def break_off():
+        before = connections()
+        proxy.refuse()
+        wait_until(lambda: connections() == 0, timeout=2, what="all are lost")
+        proxy.allow()
+        start = time.monotonic()
+        wait_until(lambda: connections() >= before, timeout=4, what="all are back")
+        came_back.append(time.monotonic() - start)
+
+    try:
+        admin = Client(node, org, "admin-1", "admin")
+        event = admin.make_event(3000)
+        with contextlib.closing(psycopg2.connect(own_postgres.url())) as db:
+            db.autocommit = True
+            with trigger(db, "slow_commit", "batches", "BEFORE INSERT", SLOW_COMMIT):
+                breaker = threading.Timer(1, break_off)
+                breaker.start()
+                saw = buyers(admin, event, 800, 4, 10)
+                breaker.join()
+        assert came_back and came_back[0] < 3, came_back
+        codes = {(status, code) for _, _, status, code, _ in saw}
+        assert codes >= {(201, None), (503, "store_unavailable"), (503, "overloaded")}, "it was no outage under load"
+    finally:
+        node.stop()
+
+
 # --- whatever Postgres does ----------------------------------------------------------------------------------------
 
 
@@ -123,12 +181,13 @@ def broken(own_postgres, proxied, log_folder, org):
     try:
         yield Client(node, org, "admin-1", "admin"), own_postgres, proxy
     finally:
-        own_postgres.resume()
+        mend(own_postgres)
         proxy.thaw()
         proxy.appear()
         node.stop()
 
 
+ROUNDS = 30  # of each kind of request, 0.1 s apart
 BREAKS = {
     "killed": (lambda postgres, proxy: postgres.crash(), lambda postgres, proxy: postgres.start()),
     "hung": (lambda postgres, proxy: postgres.pause(), lambda postgres, proxy: postgres.resume()),
@@ -172,7 +231,7 @@ def test_nobody_waits_longer_than_request_timeout_whatever_postgres_does(broken,
         took.append((time.monotonic() - sent, a_shot.data.split(b" HTTP")[0], answer))
 
     break_it, mend_it = BREAKS[how]
-    shots = [(a_shot, 0.1 * n) for n in range(40) for a_shot in every_kind_of_request(admin, event, mine, n)]
+    shots = [(a_shot, 0.1 * n) for n in range(ROUNDS) for a_shot in every_kind_of_request(admin, event, mine, n)]
     breaker = threading.Timer(0.3, break_it, (postgres, proxy))
     breaker.start()
     drive([one(*each) for each in shots], timeout=30)
@@ -247,17 +306,19 @@ def test_a_node_drains_in_time_while_postgres_hangs_and_tells_nothing_that_is_no
 
 
 def test_two_reapers_share_what_a_dead_node_left(own_postgres, log_folder, org):
-    """Each of 5,000 holds is ended once; the nodes start when all are over, so that no wheel knows them."""
-    count, actors = 5000, 20
+    """Each seat of 1,250 holds is freed once; the nodes start when all are over, so that no wheel knows them."""
+    holds, seats_each, actors = 1250, 4, 20
+    count = holds * seats_each  # five sweeps' worth
     nodes = [Node(log_folder, own_postgres.url(), reaper_interval_ms=100) for _ in range(3)]
     first, *heirs = nodes
     admin = Client(first.start(), org, "admin-1", "admin")
-    event = admin.make_event(count, policy={"hold_ttl": 20, "max_hold": 60})
+    event = admin.make_event(count, policy={"hold_ttl": 8, "max_hold": 60})
 
     def buy(number):
         user = admin.as_user(f"buyer-{number}")
-        for seat in range(number, count, actors):
-            answer = yield hold_shot(user, event, f"A-{seat + 1}", cart=f"cart-{seat}")
+        for hold in range(number, holds, actors):
+            seats = [f"A-{hold * seats_each + seat + 1}" for seat in range(seats_each)]
+            answer = yield hold_shot(user, event, *seats, cart=f"cart-{hold}")
             assert answer.status == 201, answer
 
     try:
@@ -268,14 +329,15 @@ def test_two_reapers_share_what_a_dead_node_left(own_postgres, log_folder, org):
             left = "SELECT count(*) FROM seat_holds WHERE org_id = %s AND event_id = %s AND status = 'active'"
             over = left + " AND held_until < now() - interval '500 ms'"
             assert one_value(db, left, (org, event)) == count, "the dead node has ended some: the load took too long"
-            wait_until(lambda: one_value(db, over, (org, event)) == count, timeout=40, every=0.2, what="all are over")
+            wait_until(lambda: one_value(db, over, (org, event)) == count, timeout=30, every=0.2, what="all are over")
             at_once(2, lambda index: heirs[index].start())
             wait_until(lambda: one_value(db, left, (org, event)) == 0, timeout=30, what="all are freed")
             released = one_value(db, "SELECT count(*) FROM audit_log WHERE org_id = %s AND event_id = %s"
                                      " AND action = 'seat_released'", (org, event))
             assert released == count
             assert not audit_checker.check_event(db, org, event)
-        wait_until(lambda: sum(reaped(node) for node in heirs) == count, what="the metrics say so")
+        wait_until(lambda: sum(reaped(node) for node in heirs) == holds, what="the metrics say so")
+        assert sum(node.metrics()["holdfast_seats_reaped_total"] for node in heirs) == count
         for node in heirs:
             metrics = node.metrics()
             assert metrics["holdfast_holds_reaped_total"] == metrics["holdfast_reaper_lag_seconds_count"] > 0
