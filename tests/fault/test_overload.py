@@ -312,7 +312,7 @@ def test_two_reapers_share_what_a_dead_node_left(own_postgres, log_folder, org):
     nodes = [Node(log_folder, own_postgres.url(), reaper_interval_ms=100) for _ in range(3)]
     first, *heirs = nodes
     admin = Client(first.start(), org, "admin-1", "admin")
-    event = admin.make_event(count, policy={"hold_ttl": 8, "max_hold": 60})
+    event = admin.make_event(count, policy={"hold_ttl": 6, "max_hold": 60})
 
     def buy(number):
         user = admin.as_user(f"buyer-{number}")
