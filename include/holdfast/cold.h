@@ -191,7 +191,8 @@ HF_MUST_CHECK enum pg_outcome pg_settle_outcome(struct pg *pg, const struct uuid
 /*
  * Applies what is missing of db/migrations under an advisory lock, each in its own
  * transaction; refuses when one that was applied has another checksum now, or is
- * unknown to this binary. *applied counts. False: error says which and why.
+ * unknown to this binary. *applied counts. False: error says which and why; it begins with
+ * "connect: " when the server can't be reached or went away, so that trying again may help.
  */
 HF_MUST_CHECK bool pg_migrate(const struct config *config, int *applied, char *error,
                               size_t error_bytes);

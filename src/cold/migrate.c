@@ -259,6 +259,9 @@ pg_migrate(const struct config *config, int *applied, char *error, size_t error_
         step = migrate_step(&m);
         *applied += step == STEP_APPLIED ? 1 : 0;
     }
+    if (step == STEP_FAILED && m.conn != NULL && PQstatus(m.conn) == CONNECTION_BAD) {
+        fail(&m, "connect", "the server went away during a migration"); /* the next try goes on */
+    }
     PQfinish(m.conn); /* rolls back what is open */
     return step == STEP_NOTHING_LEFT;
 }

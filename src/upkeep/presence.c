@@ -22,6 +22,7 @@
 #define LOOK_US       (100 * TIME_US_PER_MS)
 #define ALONE_READ_US (2 * (int64_t)TIME_US_PER_S)
 #define JOIN_US       (5 * (int64_t)TIME_US_PER_S)
+#define PATIENCE_US   (20 * (int64_t)TIME_US_PER_S)
 
 /* --- joining -------------------------------------------------------------------- */
 
@@ -50,6 +51,20 @@ try_to_join(struct upkeep *upkeep, struct db_time seen_at)
         upkeep->incarnation = pg_get_int(rows, 0, 0);
     pg_result_free(&rows);
     return joined ? JOIN_DONE : JOIN_NAME_TAKEN;
+}
+
+/* Postgres may go away in the middle of a start: that is no reason to give up at once. */
+static enum join
+join_patiently(struct upkeep *upkeep, struct db_time seen_at)
+{
+    struct mono_time end = { mono_now().us + PATIENCE_US };
+    enum join join = try_to_join(upkeep, seen_at);
+
+    while (join == JOIN_FAILED && mono_now().us < end.us) {
+        sleep_us(LOOK_US);
+        join = try_to_join(upkeep, seen_at);
+    }
+    return join;
 }
 
 /* When the row of our name last said that it lives; 0: there is none, or it can't be read. */
@@ -94,10 +109,10 @@ bool
 presence_join(struct upkeep *upkeep, char *error, size_t error_bytes)
 {
     struct db_time seen_at;
-    enum join join = try_to_join(upkeep, (struct db_time){ 0 });
+    enum join join = join_patiently(upkeep, (struct db_time){ 0 });
 
     if (join == JOIN_NAME_TAKEN && (stands_still(upkeep, &seen_at) || seen_at.us == 0))
-        join = try_to_join(upkeep, seen_at);
+        join = join_patiently(upkeep, seen_at);
     switch (join) {
     case JOIN_DONE:
         upkeep->newest = upkeep->incarnation;
