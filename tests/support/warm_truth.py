@@ -58,7 +58,9 @@ def found(redis, org, event):
     start, values, members = prefix(org, event) + ":seat:", {}, {}
     for key in redis.scan_iter(start.replace("[", "\\[") + "*", count=1000):
         kind = redis.type(key)
-        values[key.removeprefix(start)] = read_value(redis.get(key), FIELDS) if kind == "string" else kind
+        text = redis.get(key) if kind == "string" else kind
+        if text is not None and kind != "none":  # it may go while we look
+            values[key.removeprefix(start)] = read_value(text, FIELDS) if kind == "string" else kind
     kind = redis.type(prefix(org, event) + ":seat_holds")
     if kind == "zset":
         members = {name: int(score) for name, score in redis.zrange(prefix(org, event) + ":seat_holds", 0, -1,
