@@ -115,10 +115,11 @@ def wrk(url, script, duration_s, *arguments, connections=CONNECTIONS):
     command = ["wrk", "--threads", "1", "--connections", connections, "--duration", f"{duration_s}s", "--latency",
                "--timeout", "10s", "--script", script, url, "--", *arguments]
     text = run(command, duration_s + 60)
-    requests, seconds = re.search(r"(\d+) requests in ([\d.]+)s", text).groups()
+    requests, number, unit = re.search(r"(\d+) requests in ([\d.]+)([smh])", text).groups()
+    seconds = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     errors = re.search(r"Socket errors: (.*)", text)
-    return {"requests": int(requests), "seconds": float(seconds), "per_second": int(requests) / float(seconds),
+    return {"requests": int(requests), "seconds": seconds, "per_second": int(requests) / seconds,
             "not_2xx": int(refused.group(1)) if refused else 0, "socket_errors": errors.group(1) if errors else None,
             "p50_ms": latency_ms(text, "50%"), "p99_ms": latency_ms(text, "99%")}
 

@@ -20,6 +20,7 @@ QUIET_S = 8
 RECOVERY_S = 5     # from a fault's end to where the rate must be back
 BREAKER_S = 15     # the same for a fault that opened the breaker
 MEASURED_S = 4     # how long it is measured there
+SPARE_S = 25       # what killing and starting servers takes in all
 CONNECTIONS = 128
 
 
@@ -90,7 +91,7 @@ def run(context):
     node = context.node(url)
     node.start()
     faults = faults_of(context.postgres, context.redis, url)
-    seconds = int(sum(fault.total_s for fault in faults)) + 2
+    seconds = int(sum(fault.total_s for fault in faults)) + SPARE_S
     spans = []
     load = threading.Thread(target=drive, args=(context, node, seconds), daemon=True)
     try:
