@@ -36,7 +36,9 @@ struct repair {
     struct warm_events due;    /* to be rebuilt where they aren't trusted */
     struct warm_events failed; /* could not be made equal: not before retry_due */
     struct mono_time watch_due, retry_due, compare_due;
-    struct repair_cursor sample; /* how far comparing has come */
+    bool comparing;                /* a pass is under way */
+    struct mono_time compare_next; /* it goes on then */
+    struct repair_cursor sample;   /* how far it has come */
 };
 
 static bool
@@ -278,13 +280,10 @@ compare_rows(struct repair *repair, const struct pg_result *rows, struct mono_ti
     return true;
 }
 
-/* All events if they are few, else as many as its share of the time allows: the next ones next
- * time. */
-static void
-compare(struct repair *repair)
+/* Goes on with the pass from where the sample is. True: there are no more events. */
+static bool
+compare_some(struct repair *repair, struct mono_time end)
 {
-    struct mono_time end = { mono_now().us +
-                             repair->node->config->repair_interval / COMPARE_SHARE };
     bool going = true, last = false;
 
     while (going && !last && pg_ready(repair->pg)) {
@@ -292,13 +291,31 @@ compare(struct repair *repair)
         struct pg_result *rows =
             repair_next_events(repair->pg, SLICE_EMPTY, SLICE_EMPTY, &next, statement_deadline());
         if (rows == NULL)
-            return;
+            return false;
         last = pg_rows(rows) == 0;
         going = compare_rows(repair, rows, end);
         pg_result_free(&rows);
     }
-    if (last)
+    return last;
+}
+
+/*
+ * A pass through all events, a little in each turn: whoever sells shares the cores with it. What
+ * one large event took beyond its share is waited for before the next.
+ */
+static void
+compare(struct repair *repair)
+{
+    struct mono_time began = mono_now();
+
+    if (began.us < repair->compare_next.us)
+        return;
+    if (compare_some(repair, (struct mono_time){ began.us + WATCH_US / COMPARE_SHARE })) {
         repair->sample = (struct repair_cursor){ "", "" };
+        repair->comparing = false;
+    }
+    struct mono_time now = mono_now();
+    repair->compare_next.us = now.us + (now.us - began.us) * (COMPARE_SHARE - 1);
 }
 
 /* --- the thread --------------------------------------------------------------------------------
@@ -322,6 +339,8 @@ turn(struct repair *repair)
         return;
     rebuild(repair);
     if (is_due(&repair->compare_due, repair->node->config->repair_interval))
+        repair->comparing = true;
+    if (repair->comparing)
         compare(repair);
 }
 
