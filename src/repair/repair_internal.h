@@ -16,9 +16,10 @@
 #include "holdfast/repair.h"
 #include "holdfast/warm_repair.h"
 
-#define PORTION   1000                  /* seats, or members, that are compared at a time */
-#define MOMENT_US (20 * TIME_US_PER_MS) /* the engine tells Redis well within it */
-#define YIELD_US  500                   /* between two portions: the hot path goes first */
+#define PORTION    1000                  /* seats, or members, that are compared at a time */
+#define MOMENT_US  (20 * TIME_US_PER_MS) /* the engine tells Redis well within it */
+#define YIELD_US   500                   /* between two portions */
+#define BUSY_SHARE 5 /* while people buy, repair takes one part in so many of the time */
 
 /* One event under comparison. */
 struct comparison {
@@ -41,6 +42,8 @@ HF_MUST_CHECK enum hf_status compare_event(struct comparison *c);
 enum hf_status compare_goes_on(const struct comparison *c);
 /* Stands still that long, unless it is to stop. */
 void compare_rest(const struct comparison *c, int64_t us);
+/* After a portion that began then: the hot path goes first. */
+void compare_yield(const struct comparison *c, struct mono_time began);
 
 /* --- what Postgres says of a seat (rows of warm_seats and warm_seat_page) ------------ */
 

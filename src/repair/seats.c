@@ -428,11 +428,12 @@ compare_seats(struct comparison *c)
 
     if (p == NULL)
         return HF_OVERLOADED;
-    while ((status = compare_portion(p)) == HF_OK && p->more &&
-           (status = compare_goes_on(c)) == HF_OK) {
+    do {
+        struct mono_time began = mono_now();
         portion_clear(p);
-        compare_rest(c, YIELD_US);
-    }
+        status = compare_portion(p);
+        compare_yield(c, began);
+    } while (status == HF_OK && p->more && (status = compare_goes_on(c)) == HF_OK);
     portion_free(p);
     return status;
 }

@@ -214,6 +214,13 @@ pg_run(struct pg *pg, enum pg_statement statement, const struct pg_params *param
     return PG_DONE;
 }
 
+int64_t
+engine_outstanding(struct engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
 const char *
 pg_last_error(const struct pg *pg)
 {
