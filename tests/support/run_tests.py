@@ -19,7 +19,7 @@ TESTS = servers.CLONE / "tests"
 CMOCKA_COUNT = re.compile(r"\[  (PASSED|FAILED)  \] (\d+) test")
 SANITIZER_REPORT = re.compile(r"(ERROR|WARNING): (Address|Leak|Thread|Memory)Sanitizer|runtime error:")
 # Hung tests must not hang the run. Sanitizers make everything several times slower.
-PYTEST_LIMIT_S = {"": 13 * 60, "address": 45 * 60, "thread": 60 * 60}
+PYTEST_LIMIT_S = {"": 30 * 60, "address": 45 * 60, "thread": 60 * 60}
 CTEST_LIMIT_S = {"": 4 * 60, "address": 15 * 60, "thread": 15 * 60}
 
 
