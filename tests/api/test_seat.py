@@ -194,7 +194,8 @@ def test_a_wrong_value_is_never_told_and_is_put_right(admin, client, other, seco
         redis.set(key_of(org, event, seat_id), make(value, f"{org}/{event}/{seat_id}"))  # without a TTL, too
     for seat_id in seat_ids:
         answer = other.at(second).seat(event, seat_id)
-        assert answer.headers["X-Holdfast-Tier"] == "postgres"
+        # The first one that is read wakes repair: what it has put right by then may be told from Redis.
+        assert answer.headers["X-Holdfast-Tier"] in (("postgres", "redis") if state == "held" else ("postgres",))
         assert_true(answer, db, org, event, seat_id)
         assert not answer.json.get("mine")
         if state != "held":
