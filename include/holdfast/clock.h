@@ -31,6 +31,9 @@ struct db_time {
 
 struct mono_time mono_now(void);
 
+/* True, once, when its time has come; it comes again after `every_us`. The caller owns *due. */
+bool mono_is_due(struct mono_time *due, int64_t every_us);
+
 /* Writes RFC 3339 UTC with milliseconds, rounded down. */
 void db_time_format(struct db_time time, char text[DB_TIME_TEXT_BYTES]);
 

@@ -1,5 +1,5 @@
 /*
- * clock.c - the estimate of the database's clock.
+ * clock.c - the estimate of the database's clock; and what is due by our own.
  *
  * A round trip tells: when the middle of it was here, it was `theirs` there,
  * give or take half of the round trip. Of the last eight the fastest is
@@ -102,5 +102,16 @@ db_clock_read(struct db_clock *clock, struct mono_time now, struct db_time *time
         return false;
     time->us = now.us + best.offset_us;
     *error_us = best.error_us;
+    return true;
+}
+
+bool
+mono_is_due(struct mono_time *due, int64_t every_us)
+{
+    struct mono_time now = mono_now();
+
+    if (now.us < due->us)
+        return false;
+    due->us = now.us + every_us;
     return true;
 }

@@ -321,24 +321,13 @@ compare(struct repair *repair)
 /* --- the thread --------------------------------------------------------------------------------
  */
 
-static bool
-is_due(struct mono_time *due, int64_t every_us)
-{
-    struct mono_time now = mono_now();
-
-    if (now.us < due->us)
-        return false;
-    due->us = now.us + every_us;
-    return true;
-}
-
 static void
 turn(struct repair *repair)
 {
-    if (!is_due(&repair->watch_due, WATCH_US) || !warm_watch(repair->warm))
+    if (!mono_is_due(&repair->watch_due, WATCH_US) || !warm_watch(repair->warm))
         return;
     rebuild(repair);
-    if (is_due(&repair->compare_due, repair->node->config->repair_interval))
+    if (mono_is_due(&repair->compare_due, repair->node->config->repair_interval))
         repair->comparing = true;
     if (repair->comparing)
         compare(repair);

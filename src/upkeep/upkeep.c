@@ -22,18 +22,6 @@
 #define EXPIRY_LOOK_US (2 * TIME_US_PER_MS)
 #define STACK_BYTES    (256 * 1024)
 
-/* True, once, when its time has come; it comes again after `every_us`. */
-static bool
-is_due(struct mono_time *due, int64_t every_us)
-{
-    struct mono_time now = mono_now();
-
-    if (now.us < due->us)
-        return false;
-    due->us = now.us + every_us;
-    return true;
-}
-
 static void
 read_clock(struct upkeep *upkeep)
 {
@@ -66,11 +54,11 @@ sweep(struct upkeep *upkeep)
 {
     int64_t reap_us = upkeep->node->config->reaper_interval_ms * TIME_US_PER_MS;
 
-    if (is_due(&upkeep->reap_due, reap_us) && sweep_holds(upkeep) && reap_us > AT_ONCE_US)
+    if (mono_is_due(&upkeep->reap_due, reap_us) && sweep_holds(upkeep) && reap_us > AT_ONCE_US)
         upkeep->reap_due.us = mono_now().us + AT_ONCE_US;
-    if (is_due(&upkeep->batches_due, PURGE_US) && sweep_batches(upkeep))
+    if (mono_is_due(&upkeep->batches_due, PURGE_US) && sweep_batches(upkeep))
         upkeep->batches_due.us = mono_now().us + AT_ONCE_US;
-    if (is_due(&upkeep->keys_due, PURGE_US) && sweep_keys(upkeep))
+    if (mono_is_due(&upkeep->keys_due, PURGE_US) && sweep_keys(upkeep))
         upkeep->keys_due.us = mono_now().us + AT_ONCE_US;
 }
 
@@ -78,17 +66,17 @@ static void
 turn(struct upkeep *upkeep)
 {
     expiry_tick(upkeep);
-    if (is_due(&upkeep->heartbeat_due, HEARTBEAT_US)) {
+    if (mono_is_due(&upkeep->heartbeat_due, HEARTBEAT_US)) {
         presence_heartbeat(upkeep);
         set_gauges(upkeep);
     }
     presence_check_age(upkeep);
-    if (is_due(&upkeep->clock_due, CLOCK_US))
+    if (mono_is_due(&upkeep->clock_due, CLOCK_US))
         read_clock(upkeep);
     /* An answer that was late has cost the connection. */
     engine_store_is_silent(upkeep->node->engine, !pg_is_connected(upkeep->pg));
     sweep(upkeep);
-    if (is_due(&upkeep->replan_due, REPLAN_US)) {
+    if (mono_is_due(&upkeep->replan_due, REPLAN_US)) {
         engine_replan(upkeep->node->engine);
         if (pg_is_connected(upkeep->pg) && pg_replan(upkeep->pg) != PG_DONE)
             LOG_EVENT(LOG_DEBUG, "replan_failed", log_text("error", pg_last_error(upkeep->pg)));
