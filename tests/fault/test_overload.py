@@ -148,6 +148,7 @@ def test_all_connections_are_back_soon_though_the_queue_never_runs_empty(own_pos
         before = connections()
         proxy.refuse()
         wait_until(lambda: connections() == 0, timeout=2, what="all are lost")
+        wait_until(lambda: admin.hold_one(event, "A-3000").code == "store_unavailable", timeout=2, what="buyers hear so")
         proxy.allow()
         start = time.monotonic()
         wait_until(lambda: connections() >= before, timeout=4, what="all are back")
@@ -161,11 +162,11 @@ def test_all_connections_are_back_soon_though_the_queue_never_runs_empty(own_pos
             with trigger(db, "slow_commit", "batches", "BEFORE INSERT", SLOW_COMMIT):
                 breaker = threading.Timer(1, break_off)
                 breaker.start()
-                saw = buyers(admin, event, 800, 4, 10)
+                saw = buyers(admin, event, 800, 4, 3)
                 breaker.join()
         assert came_back and came_back[0] < 3, came_back
         codes = {(status, code) for _, _, status, code, _ in saw}
-        assert codes >= {(201, None), (503, "store_unavailable"), (503, "overloaded")}, "it was no outage under load"
+        assert codes >= {(201, None), (503, "overloaded")}, "it was no outage under load"
     finally:
         node.stop()
 
@@ -337,7 +338,7 @@ def test_two_reapers_share_what_a_dead_node_left(own_postgres, log_folder, org):
             assert released == count
             assert not audit_checker.check_event(db, org, event)
         wait_until(lambda: sum(reaped(node) for node in heirs) == holds, what="the metrics say so")
-        assert sum(node.metrics()["holdfast_seats_reaped_total"] for node in heirs) == count
+        wait_until(lambda: sum(node.metrics()["holdfast_seats_reaped_total"] for node in heirs) == count, what="of seats too")
         for node in heirs:
             metrics = node.metrics()
             assert metrics["holdfast_holds_reaped_total"] == metrics["holdfast_reaper_lag_seconds_count"] > 0
