@@ -33,6 +33,9 @@ struct node {
     struct seat_maps *maps;
     struct pg_identity *identity;
     struct warm_tier *tier;
+    struct feed *feed;
+    struct fanout *fanout;
+    struct streams *streams;
     struct engine *engine;
     struct desk *desk;
 };

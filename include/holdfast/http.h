@@ -93,6 +93,28 @@ void http_reply_header(struct http_reply *reply, const char *name, struct slice 
  */
 void http_exchange_send(struct http_exchange *exchange);
 
+/* --- answers without an end (Server-Sent Events) ---------------------------------------- */
+
+struct http_stream; /* opaque, counted: one reference is the beginner's, one the connection's */
+
+/*
+ * Begins an answer of which more comes later: takes the exchange, sends status 200 and its reply's
+ * headers (chunked; to a client of HTTP/1.0 until the connection closes), then what
+ * http_stream_send brings. Nothing else is answered on that connection any more, and it is not
+ * idle while it streams. closed: called once, on a loop's thread, when the connection is gone for
+ * whatever reason or the stream has ended; no send reaches anybody afterwards, and `context` is not
+ * touched any more. It may be called before this returns. backlog_max: bytes that may wait for a
+ * slow reader; beyond it the connection is closed. NULL: no memory; the exchange is still the
+ * caller's.
+ */
+struct http_stream *http_exchange_stream(struct http_exchange *exchange, size_t backlog_max,
+                                         void (*closed)(void *context), void *context);
+/* Hands over one more piece, in order; takes a reference of its own, any thread, never blocks.
+ * False: the stream has closed, or now closes because its reader is too slow. */
+bool http_stream_send(struct http_stream *stream, struct http_body *body);
+/* Ends the answer after what was sent, and puts the beginner's reference: the caller forgets it. */
+void http_stream_end(struct http_stream *stream);
+
 /* What the acceptor asks of the rest of the server. Both run on a loop thread and must not block.
  */
 struct http_handler {

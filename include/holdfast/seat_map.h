@@ -2,10 +2,11 @@
  * seat_map.h - the seat map of events, ready to send.
  *
  * Per event: its seats in display order (section, row, number) as Postgres had them,
- * moved forward by every committed change of this node, with a position that counts
- * changes. A map's public version is "<boot>-<position>": opaque, only this node and
- * start can tell a difference by it. While other nodes are alive the map is compared
- * with Postgres again when it is older than map_fresh_us, and what differs counts as a change.
+ * moved forward by every change that the feed brings, with a position that counts
+ * changes. A map's public version is "<boot>-<position>-<feed position>": opaque. This node
+ * and start tells a difference by the first two, any other node by the last, or gives the
+ * whole. While this node isn't trusted (fanout.h) the map is compared with Postgres again when
+ * it is older than map_fresh_us, and what differs counts as a change.
  *
  * A body (and its gzip) is rendered once per position and shared by all readers.
  *
@@ -19,7 +20,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "holdfast/assert.h"
 #include "holdfast/clock.h"
+#include "holdfast/feed.h"
 #include "holdfast/hot_table.h"
 #include "holdfast/slice.h"
 
@@ -38,6 +41,50 @@ bool seat_maps_alone(const struct seat_maps *maps);
  * versions. */
 void seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat,
                      const struct seat_view *view);
+/*
+ * Takes in a change as the feed brings it (a seat's, an area's, or FEED_SEATS: the map has to be
+ * read again). from: the record that it came in. after: what a reader has who was told it too; NULL:
+ * that can't be said (something was missed). The feed's lock is held.
+ */
+void seat_maps_take(struct seat_maps *maps, const struct feed_change *change,
+                    struct feed_mark from, const struct feed_position *after);
+
+/* --- who wants to know of every change --------------------------------------------------- */
+
+/* A seat that moved forward. Borrowed for the call. */
+struct seat_map_news {
+    struct slice seat;
+    enum seat_status status;
+    int64_t version;
+    enum feed_reason reason;
+    struct db_time at; /* when it was judged; 0: not known (found by reading the map) */
+    bool added;        /* it was not there before */
+    const struct feed_position *after; /* as above; NULL: found by reading, or not sayable */
+};
+struct seat_map_counts {
+    int64_t available, held, sold, blocked, total;
+};
+/*
+ * One for an event, embedded in the watcher's own. All are called under the map's lock (rank MAP),
+ * and may take only higher ones. A map that is watched stays in memory.
+ */
+struct seat_map_watcher {
+    void (*moved)(struct seat_map_watcher *watcher, const struct seat_map_news *news);
+    /* Counts of areas moved. */
+    void (*counted)(struct seat_map_watcher *watcher);
+};
+/* Makes the map if there is none (it has to be loaded then). False: no memory. */
+HF_MUST_CHECK bool seat_maps_watch(struct seat_maps *maps, struct slice org, struct slice event,
+                                   struct seat_map_watcher *watcher);
+/* After the return no callback runs any more. */
+void seat_maps_unwatch(struct seat_maps *maps, struct slice org, struct slice event);
+/* True: the map is in memory, loaded, and has missed nothing as far as is known: what it has been
+ * told and will be told is all there is. */
+bool seat_maps_is_whole(struct seat_maps *maps, struct slice org, struct slice event);
+/* Seats and areas counted, holds that are over at `now` as available. False: not loaded. */
+bool seat_maps_count(struct seat_maps *maps, struct slice org, struct slice event,
+                     struct db_time now, struct seat_map_counts *counts);
+
 /* Seats were added, changed in their attributes or removed, or an area's numbers moved: load anew
  * at the next reading. */
 void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event);

@@ -77,6 +77,34 @@ bool warm_remove(struct warm *warm, const struct warm_hold *holds, int count);
 /* Reads the replies that are still due. False: Redis failed. */
 bool warm_collect(struct warm *warm);
 
+/*
+ * PUBLISHes a message and reads the reply. False: Redis did not take it (or the breaker is open).
+ */
+bool warm_publish(struct warm *warm, struct slice channel, struct slice message);
+
+/* --- the subscription: a connection of its own, of one thread ------------------------ */
+
+struct warm_listener; /* opaque */
+
+/* `channel` is copied. NULL: no memory. */
+struct warm_listener *warm_listener_new(const struct config *config, struct warm_tier *tier,
+                                        const char *channel);
+void warm_listener_free(struct warm_listener **listener);
+
+enum warm_heard {
+    WARM_MESSAGE, /* *message is valid until the next call */
+    WARM_NOTHING, /* none came within the time */
+    WARM_JOINED,  /* a new subscription stands: what was sent before it was missed */
+    WARM_DEAF     /* there is none: lost, or it can't be had; the next call tries again, with a
+                     backoff of 10 ms to 1 s during which it says so at once after a wait */
+};
+/*
+ * Waits up to wait_us for a message. A connection that says nothing is PINGed and given up when no
+ * reply comes (redis_timeout_ms), so that a dead one is known within half a second.
+ */
+enum warm_heard warm_listen(struct warm_listener *listener, int64_t wait_us,
+                            struct slice *message);
+
 /* GET of one seat's key for a read. True: *json_out (caller frees with free()) has the value. */
 bool warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
                    char **json_out, size_t *json_len);

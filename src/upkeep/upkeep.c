@@ -125,7 +125,7 @@ upkeep_new(struct node *node)
     struct upkeep *upkeep = calloc(1, sizeof(*upkeep));
     if (upkeep == NULL)
         return NULL;
-    lock_init(&upkeep->lock, LOCK_NODES);
+    lock_init(&upkeep->lock, LOCK_UPKEEP);
     lock_cond_init(&upkeep->wake);
     upkeep->node = node;
     upkeep->due = calloc(DUE_AT_ONCE, sizeof(*upkeep->due));

@@ -26,7 +26,7 @@ struct upkeep {
     struct pg *pg;
     struct thread thread;
 
-    struct lock lock; /* rank NODES */
+    struct lock lock; /* rank UPKEEP */
     pthread_cond_t wake;
     bool stopping; /* guarded by lock */
 

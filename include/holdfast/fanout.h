@@ -1,0 +1,90 @@
+/*
+ * fanout.h - what this node commits, told to its peers over Redis; what they tell, heard; and
+ * whether anything can have been missed.
+ *
+ * Two threads. The publisher takes records from the feed's outbox and sends them, all that wait as
+ * one message (a frame), and a heartbeat (a frame without records) FANOUT_HEARTBEAT_US after the
+ * last frame. The subscriber hears every node's frames, its own too, on one channel of this
+ * database: "holdfast:feed:<system identifier>:<database oid>".
+ *
+ * A frame says: which node, which incarnation, the number of its last record, when it was sent (the
+ * database's clock), whether its outcome of some commit is unknown (then it may have changed what
+ * it can't tell yet), and its records. Redis loses frames: when it doesn't take one, the numbers are
+ * used up all the same, so that everybody sees the gap.
+ *
+ * TRUST. Memory refuses without a lease while nothing can have been missed: the table of nodes in
+ * Postgres was read at most 2 s ago and has this very incarnation, this node is in no doubt about a
+ * commit of its own, and every other node of the table was heard less than FANOUT_SILENCE_US ago,
+ * without a gap, in no doubt, over a subscription that hears this node's own heartbeats as well.
+ * With nobody else in the table nothing needs to be heard. Otherwise (not trusted) a refusal rests
+ * on a read of Postgres begun at most hot_lease ago. To become trusted is a distrust: what memory
+ * knew rests on reads before that. A gap while trusted is a distrust as well.
+ *
+ * So a stale refusal lasts at most FANOUT_SILENCE_US + hot_lease after the change was committed,
+ * and a grant never comes from here.
+ *
+ * Threads:  fanout_know_nodes and fanout_judge from upkeep's; the readers from any.
+ * Locks:    NODES, then FEED and what lies behind it; never across I/O.
+ * Limits:   FEED_NODES_MAX peers (the table never has so many); frames of FRAME_BYTES_MAX.
+ */
+#ifndef HOLDFAST_FANOUT_H
+#define HOLDFAST_FANOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "holdfast/assert.h"
+#include "holdfast/clock.h"
+#include "holdfast/feed.h"
+#include "holdfast/ids.h"
+
+#define FANOUT_HEARTBEAT_US (200 * TIME_US_PER_MS)
+#define FANOUT_SILENCE_US   (700 * TIME_US_PER_MS)
+
+struct fanout; /* opaque */
+struct node;
+
+/* Starts both threads; the node has joined as `incarnation` and node->feed is started. NULL: error
+ * says why. Without Redis (redis_url empty) it runs, hears nobody and is trusted only while alone. */
+struct fanout *fanout_start(struct node *node, int64_t incarnation, char *error,
+                            size_t error_bytes);
+/*
+ * Says farewell (clean: all was told, so peers need not distrust; after the last commit and the
+ * last feed_tell), stops the threads, frees. *fanout becomes NULL.
+ */
+void fanout_stop(struct fanout **fanout, bool clean);
+
+/* One row of the table of living nodes. */
+struct fanout_node {
+    char id[ID_BYTES_MAX + 1];
+    int64_t incarnation;
+};
+/*
+ * The table's other nodes by a read that began at `began`. mine: it has this node under its own
+ * incarnation. newest: the last incarnation that was ever drawn (moved: somebody was here, be it for
+ * a moment). incarnation: this node's own, another one after it had to join anew.
+ */
+void fanout_know_nodes(struct fanout *fanout, const struct fanout_node *others, int count,
+                       bool mine, int64_t incarnation, int64_t newest, struct mono_time began);
+/* The table can't be read (its reader is not connected): not trusted until it was. */
+void fanout_table_unreadable(struct fanout *fanout);
+/* Looks whether trust still stands: silence and age are noticed here. Every few milliseconds. */
+void fanout_judge(struct fanout *fanout);
+/* Waits until this node is trusted, at most that long: before the warm start. True: it is. */
+bool fanout_await_trust(struct fanout *fanout, int64_t us);
+bool fanout_is_trusted(struct fanout *fanout);
+
+/* One peer, as /metrics and the registry show it. */
+struct fanout_peer {
+    char id[ID_BYTES_MAX + 1];
+    int64_t incarnation;
+    uint64_t number;   /* up to which of its records we have */
+    int64_t lag_us;    /* from its sending to our hearing, of its last frame; -1: never heard */
+    int64_t silent_us; /* since it was last heard; -1: never */
+    int64_t gaps;
+    bool heard; /* whole: in the table, not silent, no doubt */
+};
+/* Up to `max` peers, those of the table first; returns how many. */
+int fanout_peers(struct fanout *fanout, struct fanout_peer *peers, int max);
+
+#endif
