@@ -12,7 +12,7 @@
 
 #include "holdfast/assert.h"
 
-#define HELD_MAX                 16 /* more than there are ranks */
+#define HELD_MAX                 24 /* more than there are ranks */
 
 #define LOCK(rank, name, guards) +1
 _Static_assert(0
