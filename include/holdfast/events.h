@@ -4,8 +4,7 @@
  * A copy of rows of Postgres, filled by the engine and by admin work. It may be
  * behind: grants are judged in SQL against the event's row itself, which also
  * refuses a request that was prepared with another version of the policy.
- * Refusals from memory ask events_find with the same trust as the hot table:
- * without limit while this node is alone, else for hot_lease after the read.
+ * Refusals from memory ask events_find, and rest on it for hot_lease after the read.
  *
  * Threads: any. Locks: rank EVENTS. Memory: callers get copies.
  * Limits: EVENTS_MAX events; past it the one longest unused goes.

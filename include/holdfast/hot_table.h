@@ -9,7 +9,7 @@
  * back when the claim is settled (committed) or dropped (failed, refused).
  *
  * Trust. An entry refuses only while it is trusted: always while this node is
- * alone (hot_table_set_alone), otherwise until hot_lease after the read or
+ * trusted (hot_table_set_trusted), otherwise until hot_lease after the read or
  * commit that it rests on began. A distrust voids everything at once: what rests
  * on a read or commit that began before it is not trusted any more, also if it is
  * learned only later.
@@ -80,11 +80,11 @@ void hot_table_free(struct hot_table **table);
 /* --- trust ------------------------------------------------------------- */
 
 /*
- * Alone: no other node is alive, so entries are trusted without a lease. A new table is
- * not alone. Becoming alone is a distrust too: the peer that died may have committed what
- * it never told. The same again changes nothing.
+ * Trusted: no change of another node can have been missed (fanout.h), so entries are trusted
+ * without a lease. A new table is not. Becoming trusted is a distrust too: what was unheard
+ * until now was never told. The same again changes nothing.
  */
-void hot_table_set_alone(struct hot_table *table, bool alone);
+void hot_table_set_trusted(struct hot_table *table, bool trusted);
 /*
  * Voids every entry at once (fail-over, a gap in what peers told): from now on only what
  * began after this call is trusted, by mono_now. Claims and timers stay; no walk.

@@ -33,9 +33,10 @@ struct pg_result;
 struct seat_maps *seat_maps_new(int maps_max);
 void seat_maps_free(struct seat_maps **maps);
 
-/* Alone: no other node is alive, so a map in memory that this node moved forward is the truth. */
-void seat_maps_set_alone(struct seat_maps *maps, bool alone);
-bool seat_maps_alone(const struct seat_maps *maps);
+/* Trusted: nothing can have been missed, so a map in memory that the feed moved forward is the
+ * truth, however old. */
+void seat_maps_set_trusted(struct seat_maps *maps, bool trusted);
+bool seat_maps_trusted(const struct seat_maps *maps);
 
 /* A committed change of one seat. Ignored for events whose map is not in memory, and for older
  * versions. */

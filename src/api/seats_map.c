@@ -172,7 +172,7 @@ seats_map_get(struct api *api, struct api_call *call)
         .gzip = accepts_gzip(http->accept_encoding),
         .now = surely_past(api),
         .arrived = mono_now(),
-        .fresh_since = { seat_maps_alone(api->node->maps) ? 0 : mono_now().us - FRESH_US },
+        .fresh_since = { seat_maps_trusted(api->node->maps) ? 0 : mono_now().us - FRESH_US },
     };
     if (!call_query(call, "since", &map->request.since))
         map->request.since = SLICE_EMPTY;

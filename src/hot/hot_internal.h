@@ -104,7 +104,7 @@ struct hot_table {
     /* atomic, any thread */
     _Atomic int64_t entries; /* exact against seats_max */
     _Atomic int64_t parked;  /* exact against parked_max */
-    _Atomic bool alone;
+    _Atomic bool trusted;
     _Atomic int64_t distrusted_us; /* mono_time: what began up to here isn't trusted */
     _Atomic uint64_t distrusts;
     _Atomic uint32_t tick_from; /* the shard where the next tick begins */

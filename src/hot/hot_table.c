@@ -82,7 +82,7 @@ hot_table_new(const struct hot_table_limits *limits)
     table->limits = *limits;
     atomic_init(&table->entries, 0);
     atomic_init(&table->parked, 0);
-    atomic_init(&table->alone, false);
+    atomic_init(&table->trusted, false);
     atomic_init(&table->distrusted_us, INT64_MIN);
     atomic_init(&table->distrusts, 0);
     atomic_init(&table->tick_from, 0);
@@ -120,27 +120,27 @@ hot_table_distrust(struct hot_table *table)
 }
 
 void
-hot_table_set_alone(struct hot_table *table, bool alone)
+hot_table_set_trusted(struct hot_table *table, bool trusted)
 {
-    if (atomic_load(&table->alone) == alone) {
+    if (atomic_load(&table->trusted) == trusted) {
         return;
     }
-    if (alone) {
-        /* A peer that has just died may have committed what it never told. */
+    if (trusted) {
+        /* A peer that was not heard may have committed what it never told. */
         hot_table_distrust(table);
     }
-    atomic_store(&table->alone, alone);
+    atomic_store(&table->trusted, trusted);
 }
 
 static bool
 seat_is_trusted(const struct hot_table *table, const struct hot_seat *seat, struct mono_time mono)
 {
-    /* In this order: who sees `alone` also sees the distrust that came before it. */
-    bool alone = atomic_load(&table->alone);
+    /* In this order: who sees `trusted` also sees the distrust that came before it. */
+    bool trusted = atomic_load(&table->trusted);
     if (!seat->known || seat->began.us <= atomic_load(&table->distrusted_us)) {
         return false;
     }
-    return alone || mono.us - seat->began.us < table->limits.lease_us;
+    return trusted || mono.us - seat->began.us < table->limits.lease_us;
 }
 
 /* --- what an entry says -------------------------------------------------- */

@@ -65,7 +65,7 @@ struct seat_maps {
     /* atomic, any thread */
     _Atomic uint64_t position;
     _Atomic int64_t distrusted_at;
-    _Atomic bool alone;
+    _Atomic bool trusted;
 };
 
 struct seat_maps *
@@ -221,15 +221,15 @@ seat_maps_free(struct seat_maps **maps)
 /* --- trust ---------------------------------------------------------------------- */
 
 void
-seat_maps_set_alone(struct seat_maps *maps, bool alone)
+seat_maps_set_trusted(struct seat_maps *maps, bool trusted)
 {
-    atomic_store(&maps->alone, alone);
+    atomic_store(&maps->trusted, trusted);
 }
 
 bool
-seat_maps_alone(const struct seat_maps *maps)
+seat_maps_trusted(const struct seat_maps *maps)
 {
-    return atomic_load(&maps->alone);
+    return atomic_load(&maps->trusted);
 }
 
 void

@@ -149,8 +149,8 @@ set_alone(struct upkeep *upkeep, bool alone)
     if (alone)
         void_memory(upkeep); /* who was here may have left something that we never heard of */
     upkeep->alone = alone;
-    hot_table_set_alone(upkeep->node->hot, alone);
-    seat_maps_set_alone(upkeep->node->maps, alone);
+    hot_table_set_trusted(upkeep->node->hot, alone);
+    seat_maps_set_trusted(upkeep->node->maps, alone);
     LOG_EVENT(LOG_INFO, alone ? "alone" : "not_alone", log_int("incarnation", upkeep->incarnation));
 }
 

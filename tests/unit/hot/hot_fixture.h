@@ -58,7 +58,7 @@ table_with(struct hot_table_limits limits)
 {
     struct hot_table *table = hot_table_new(&limits);
     assert_non_null(table);
-    hot_table_set_alone(table, true);
+    hot_table_set_trusted(table, true);
     return table;
 }
 

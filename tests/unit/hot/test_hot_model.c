@@ -32,7 +32,7 @@ struct model {
     struct hot_table *table;
     uint64_t random;
     struct model_seat seats[SEATS];
-    bool alone;
+    bool trusted;
     int64_t distrusted_us;
     uint64_t distrusts;
     int64_t db_us;
@@ -54,7 +54,7 @@ model_trusts(const struct model *m, const struct model_seat *s)
 {
     int64_t now_us = mono_at(m->mono_us).us;
     return s->known && s->began.us > m->distrusted_us &&
-           (m->alone || now_us - s->began.us < LEASE_US);
+           (m->trusted || now_us - s->began.us < LEASE_US);
 }
 
 static bool
@@ -329,10 +329,10 @@ step_trust(struct model *m)
         hot_table_distrust(m->table);
         m->distrusts++;
     } else {
-        bool alone = random_below(&m->random, 2) == 0;
-        hot_table_set_alone(m->table, alone);
-        m->distrusts += alone && !m->alone;
-        m->alone = alone;
+        bool trusted = random_below(&m->random, 2) == 0;
+        hot_table_set_trusted(m->table, trusted);
+        m->distrusts += trusted && !m->trusted;
+        m->trusted = trusted;
     }
     /* The model's times lie in the future, so that a distrust of now voids none of them. */
 }
@@ -366,7 +366,7 @@ the_table_answers_as_a_naive_model_does(void **state)
     struct hot_table_limits limits = limits_usual();
     limits.parked_max = WAITERS;
     m->table = table_with(limits);
-    m->alone = true;
+    m->trusted = true;
     m->distrusted_us = mono_at(0).us - HOUR / 2;
     m->mono_us = 10 * SECOND;
 

@@ -285,7 +285,7 @@ among_others_an_entry_is_trusted_for_its_lease(void **state)
     struct hot_table *table = table_usual();
     learn(table, "A1", view_of(SEAT_SOLD, 2), false);
     assert_true(refuses(table, "A1", ANNA, 0, HOUR));
-    hot_table_set_alone(table, false);
+    hot_table_set_trusted(table, false);
     assert_true(refuses(table, "A1", ANNA, 0, LEASE_US - 1));
     assert_false(refuses(table, "A1", ANNA, 0, LEASE_US));
     assert_int_equal(read_version(table, "A1", 0, LEASE_US - 1), 2);
@@ -294,7 +294,7 @@ among_others_an_entry_is_trusted_for_its_lease(void **state)
 }
 
 static void
-a_new_table_is_not_alone(void **state)
+a_new_table_is_not_trusted(void **state)
 {
     (void)state;
     struct hot_table_limits limits = limits_usual();
@@ -311,7 +311,7 @@ the_same_version_renews_the_lease(void **state)
 {
     (void)state;
     struct hot_table *table = table_usual();
-    hot_table_set_alone(table, false);
+    hot_table_set_trusted(table, false);
     struct seat_key key = seat_of_show("A1");
     struct seat_view view = view_of(SEAT_SOLD, 2);
     hot_table_learn(table, &key, &view, mono_at(0), false);
@@ -346,8 +346,8 @@ a_distrust_voids_every_entry_until_it_is_learned_anew(void **state)
     hot_table_learn(table, &key, &view, before, false);
     assert_true(refuses(table, "A1", ANNA, 0, 0));
     (void)next_moment();
-    hot_table_set_alone(table, false);
-    hot_table_set_alone(table, true); /* a peer came and died */
+    hot_table_set_trusted(table, false);
+    hot_table_set_trusted(table, true); /* a peer came and died */
     assert_false(refuses(table, "A1", ANNA, 0, 0));
     assert_int_equal(read_version(table, "A1", 0, 0), 0);
     assert_int_equal(numbers_of(table).entries, 1);
@@ -376,7 +376,7 @@ a_distrust_leaves_claims_and_timers(void **state)
 }
 
 static void
-being_alone_already_is_no_distrust(void **state)
+being_trusted_already_is_no_distrust(void **state)
 {
     (void)state;
     struct hot_table *table = table_usual();
@@ -384,7 +384,7 @@ being_alone_already_is_no_distrust(void **state)
     struct seat_view view = view_of(SEAT_SOLD, 2);
     hot_table_learn(table, &key, &view, next_moment(), false);
     (void)next_moment(); /* a distrust of now would count */
-    hot_table_set_alone(table, true);
+    hot_table_set_trusted(table, true);
     assert_true(refuses(table, "A1", ANNA, 0, 0));
     table_end(table);
 }
@@ -1042,11 +1042,11 @@ main(void)
         cmocka_unit_test(a_hold_near_its_end_neither_refuses_nor_is_told),
         cmocka_unit_test(a_hold_in_payment_refuses_past_its_end),
         cmocka_unit_test(among_others_an_entry_is_trusted_for_its_lease),
-        cmocka_unit_test(a_new_table_is_not_alone),
+        cmocka_unit_test(a_new_table_is_not_trusted),
         cmocka_unit_test(the_same_version_renews_the_lease),
         cmocka_unit_test(a_distrust_voids_every_entry_until_it_is_learned_anew),
         cmocka_unit_test(a_distrust_leaves_claims_and_timers),
-        cmocka_unit_test(being_alone_already_is_no_distrust),
+        cmocka_unit_test(being_trusted_already_is_no_distrust),
         cmocka_unit_test(an_older_version_is_ignored_wherever_it_comes_from),
         cmocka_unit_test(news_during_a_claim_are_learned_and_leave_the_claim),
         cmocka_unit_test(of_two_tales_of_one_version_the_younger_counts),

@@ -136,7 +136,7 @@ disturb(struct shared *shared, uint64_t *random)
         (void)hot_table_refuses(shared->table, &key, ANNA, now, ERROR_US, mono_at(0), &view);
         break;
     case 4:
-        hot_table_set_alone(shared->table, random_below(random, 2) == 0);
+        hot_table_set_trusted(shared->table, random_below(random, 2) == 0);
         break;
     case 5: {
         struct hot_waiter *late;
