@@ -1,12 +1,12 @@
 /*
  * events.h - what this node knows about events: status and policy.
  *
- * A copy of rows of Postgres, filled by the engine and by admin work. It may be
- * behind: grants are judged in SQL against the event's row itself, which also
- * refuses a request that was prepared with another version of the policy.
- * Refusals from memory ask events_find, and rest on it for hot_lease after the read.
+ * A copy of rows of Postgres, filled by the engine and by admin work; the feed tells of those that
+ * peers changed. It may be behind: grants are judged in SQL against the event's row itself, which
+ * also refuses a request that was prepared with another version of the policy. Refusals from memory
+ * ask events_find, and rest on it for hot_lease after the read.
  *
- * Threads: any. Locks: rank EVENTS. Memory: callers get copies.
+ * Callers: api, engine, feed, upkeep. Threads: any. Locks: rank EVENTS. Memory: callers get copies.
  * Limits: EVENTS_MAX events; past it the one longest unused goes.
  */
 #ifndef HOLDFAST_EVENTS_H
@@ -44,12 +44,20 @@ struct events; /* opaque */
 struct events *events_new(void);
 void events_free(struct events **events);
 
-/* False: not known. The caller judges the age by info->read_at. */
+/*
+ * False: not known, or outdated; then *info is what was read last (version 0: nothing), good for a
+ * statement that judges the version itself. The caller judges the age by info->read_at.
+ */
 bool events_find(struct events *events, struct slice org, struct slice event,
                  struct event_info *info);
 /* Takes in a row; an older version than the known one is ignored. */
 void events_learn(struct events *events, struct slice org, struct slice event,
                   const struct event_info *info);
+/*
+ * The row has `version` at least, for certain: what is known is void until such a row is learned,
+ * also when nothing is known yet and an older one is on its way.
+ */
+void events_outdated(struct events *events, struct slice org, struct slice event, int64_t version);
 /* Forgets everything (another server answers now). */
 void events_forget(struct events *events);
 

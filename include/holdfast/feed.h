@@ -13,15 +13,16 @@
  * it can't tell. Since numbers are given after the commit, no change can appear before a position.
  *
  * Incarnations that left cleanly stay in positions for 10 minutes. One that was lost (killed, or
- * unheard) leaves at once: what it committed and never told is in no record, so a position that
- * names it can't be resumed from. One that was heard with a gap can be resumed from behind the gap.
+ * unheard) leaves at once: what it committed and never told is in no record, so no position from
+ * before can be resumed from. One that was heard with a gap can be resumed from behind the gap.
  *
  * Callers:  engine and desk tell; fanout hears, takes and loses; maps, streams and the API read.
  * Threads:  any. Locks: FEED, then MAP_TABLE, MAP, EVENTS, SHARD; never across I/O.
  * Memory:   changes are borrowed for the call; records are counted.
- * Limits:   the log has at most log_bytes_max bytes of records, the outbox OUTBOX_BYTES_MAX: beyond
+ * Limits:   the log has at most log_bytes_max of records, the outbox FEED_OUTBOX_BYTES_MAX: beyond
  *           it the oldest record is dropped there, which its receivers see as a gap.
  *           FEED_NODES_MAX incarnations in a position; past it the one longest gone leaves.
+ *           A replay opens at most FEED_REPLAY_BYTES_MAX of records: who missed more reads the map.
  */
 #ifndef HOLDFAST_FEED_H
 #define HOLDFAST_FEED_H
@@ -37,6 +38,9 @@
 #include "holdfast/ids.h"
 #include "holdfast/slice.h"
 
+#define FEED_OUTBOX_BYTES_MAX (8 * 1024 * 1024)
+#define FEED_REPLAY_BYTES_MAX (1024 * 1024) /* some 15,000 changes */
+
 struct feed; /* opaque */
 struct node;
 
@@ -46,7 +50,7 @@ enum feed_kind {
     FEED_SEAT,  /* a seat's row changed: version, status, hold, user, held_until */
     FEED_AREA,  /* an area's counts moved: version, held, sold */
     FEED_EVENT, /* the event's own row changed: version (status, policy, name) */
-    FEED_SEATS  /* seats or areas were added, or changed in what they are: maps must be read again */
+    FEED_SEATS /* seats or areas were added, or changed in what they are: maps must be read again */
 };
 
 /* Why a seat was freed, as API.md names it; FEED_REASON_NONE where there is none to tell. */
@@ -79,6 +83,9 @@ struct feed_change {
     int64_t held, sold;
 };
 
+/* A seat's change as the hot table takes it in. */
+struct seat_view feed_view(const struct feed_change *change);
+
 /* --- life ------------------------------------------------------------------------- */
 
 /* node's maps, hot table and events must be there. NULL: no memory. */
@@ -97,6 +104,17 @@ void feed_start(struct feed *feed, int64_t incarnation);
  */
 void feed_tell(struct feed *feed, const struct feed_change *changes, int count);
 
+/*
+ * Something was committed, or may have been, that can't be told (its rows were lost): it uses up a
+ * number, so every reader and peer sees a gap. Memory is the caller's to distrust.
+ */
+void feed_skip(struct feed *feed);
+/*
+ * What was missed up to now is in no record, and won't be: no position from before can be resumed
+ * from, on this node. Peers see no gap. For whoever becomes trusted again, and another Postgres.
+ */
+void feed_break(struct feed *feed);
+
 /* A record as it is sent and kept: the changes of one transaction, encoded. Counted. */
 struct feed_record {
     atomic_int refs;
@@ -105,6 +123,7 @@ struct feed_record {
     struct feed_record *next; /* its owner's, while one list has it */
     uint32_t change_count;
     uint32_t len;
+    uint64_t events; /* a bit for each event that it is about */
     char bytes[];
 };
 void feed_record_put(struct feed_record *record);
@@ -115,8 +134,7 @@ void feed_record_put(struct feed_record *record);
  * *last: the number of the newest record of this node now, published or not. NULL: there are none.
  * feed_wake ends a wait early.
  */
-struct feed_record *feed_take(struct feed *feed, size_t bytes_max, int64_t wait_us,
-                              uint64_t *last);
+struct feed_record *feed_take(struct feed *feed, size_t bytes_max, int64_t wait_us, uint64_t *last);
 void feed_wake(struct feed *feed);
 
 /* --- peers' changes ---------------------------------------------------------------- */
@@ -147,11 +165,11 @@ void feed_part(struct feed *feed, int64_t incarnation);
 void feed_position(struct feed *feed, struct feed_position *position);
 
 /*
- * For a stream that begins: everything of an event that is in the log and not in `since` is given to
- * `visit`, in this node's order, and then `ready` is called, all under the feed's lock: no change
- * can slip between. since NULL: nothing is visited. Neither may call the feed.
- * False: the log does not reach back that far, or `since` names what can't be known: nothing was
- * visited, `ready` was called.
+ * For a stream that begins: everything of an event that is in the log and not in `since` is given
+ * to `visit`, in this node's order, and then `ready` is called, all under the feed's lock: no
+ * change can slip between. since NULL: nothing is visited. Neither may call the feed. False: the
+ * log does not reach back that far, or `since` names what can't be known: nothing was visited,
+ * `ready` was called.
  */
 bool feed_replay(struct feed *feed, struct slice org, struct slice event,
                  const struct feed_position *since,

@@ -17,9 +17,12 @@
 #include "holdfast/slice.h"
 
 #define FEED_NODES_MAX           64
-#define FEED_POSITION_TEXT_BYTES 1400 /* of the longest position, and NUL */
+#define FEED_POSITION_TEXT_BYTES 1856 /* of the longest position, and NUL */
 
-/* "All of `incarnation` up to record `number` is in." Sorted by incarnation. */
+/*
+ * "All of `incarnation` up to record `number` is in." Sorted by incarnation. Number 0: it is known,
+ * and has told nothing yet; that is more than not to be named at all.
+ */
 struct feed_mark {
     int64_t incarnation;
     uint64_t number;
@@ -42,6 +45,10 @@ size_t feed_position_write(const struct feed_position *position,
 HF_MUST_CHECK bool feed_position_parse(struct slice text, struct feed_position *position);
 /* Up to which record of `incarnation`; 0: none. */
 uint64_t feed_position_of(const struct feed_position *position, int64_t incarnation);
+/* Where it is among the marks; -1: it isn't. */
+int feed_position_find(const struct feed_position *position, int64_t incarnation);
+/* Sets its mark, or adds one in its place. Returns where; -1: there is no room. */
+int feed_position_add(struct feed_position *position, struct feed_mark mark);
 /* Whether `a` has everything that `b` has. */
 bool feed_position_covers(const struct feed_position *a, const struct feed_position *b);
 

@@ -181,8 +181,11 @@ find_policies(struct worker *worker, struct op **ops, int count)
         return false;
     for (int i = 0; i < count; i++) {
         struct event_info info;
-        if (ops[i]->kind == OP_HOLD &&
-            events_find(worker->node->events, ops[i]->org, ops[i]->event, &info))
+        if (ops[i]->kind != OP_HOLD)
+            continue;
+        /* Outdated while it was read, it is good enough: the statement judges the version. */
+        (void)events_find(worker->node->events, ops[i]->org, ops[i]->event, &info);
+        if (info.version > 0)
             ops[i]->info = info;
     }
     return true;

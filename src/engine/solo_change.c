@@ -197,7 +197,8 @@ solo_look_first(struct solo *solo)
     op->event = solo->before->event;
     if (policies_read(worker, &op->org, &op->event, 1, deadline) != PG_DONE)
         return HF_STORE_UNAVAILABLE;
-    if (!events_find(worker->node->events, op->org, op->event, &op->info))
+    (void)events_find(worker->node->events, op->org, op->event, &op->info);
+    if (op->info.version == 0)
         return HF_EVENT_NOT_FOUND;
     if (op->info.status == EVENT_CANCELLED && op->seat_count + op->area_count > 0)
         return HF_EVENT_CLOSED;

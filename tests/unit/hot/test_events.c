@@ -107,17 +107,47 @@ past_the_limit_the_longest_unused_goes(void **state)
 }
 
 static void
+an_outdated_row_is_void_until_a_newer_one_is_read(void **state)
+{
+    struct event_info info;
+    learn(*state, "E", 3, 100);
+    events_outdated(*state, org, slice_of("E"), 5);
+    assert_false(events_find(*state, org, slice_of("E"), &info));
+    assert_int_equal(info.version, 3); /* for statements that judge it themselves */
+    learn(*state, "E", 4, 900);
+    assert_false(events_find(*state, org, slice_of("E"), &info));
+    assert_int_equal(info.version, 4);
+    learn(*state, "E", 5, 800);
+    assert_int_equal(version_of(*state, "E"), 5);
+    events_outdated(*state, org, slice_of("E"), 4); /* old news */
+    assert_int_equal(version_of(*state, "E"), 5);
+}
+
+static void
+an_old_row_on_its_way_is_void_too(void **state)
+{
+    struct event_info info;
+    events_outdated(*state, org, slice_of("E"), 2);
+    assert_false(events_find(*state, org, slice_of("E"), &info));
+    assert_int_equal(info.version, 0);
+    learn(*state, "E", 1, 900);
+    assert_int_equal(version_of(*state, "E"), -1);
+    learn(*state, "E", 2, 900);
+    assert_int_equal(version_of(*state, "E"), 2);
+}
+
+static void
 an_id_that_is_too_long_is_never_known(void **state)
 {
     char longest[ID_BYTES_MAX + 2];
-    struct event_info info = { .version = 1 };
+    struct event_info info = { .version = 1 }, found;
     memset(longest, 'x', sizeof(longest));
     struct slice fits = { longest, ID_BYTES_MAX };
     struct slice too_long = { longest, ID_BYTES_MAX + 1 };
     events_learn(*state, fits, too_long, &info);
-    assert_false(events_find(*state, fits, too_long, &info));
+    assert_false(events_find(*state, fits, too_long, &found));
     events_learn(*state, fits, fits, &info);
-    assert_true(events_find(*state, fits, fits, &info));
+    assert_true(events_find(*state, fits, fits, &found));
 }
 
 static void
@@ -150,6 +180,8 @@ main(void)
         CASE(the_same_version_renews_the_read),
         CASE(forgetting_forgets_all),
         CASE(past_the_limit_the_longest_unused_goes),
+        CASE(an_outdated_row_is_void_until_a_newer_one_is_read),
+        CASE(an_old_row_on_its_way_is_void_too),
         CASE(an_id_that_is_too_long_is_never_known),
         CASE(words_are_read_as_they_are_written),
     };

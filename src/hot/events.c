@@ -24,7 +24,8 @@
 struct known_event {
     UT_hash_handle hh;
     struct known_event *prev, *next; /* in order of use, the longest unused first */
-    struct event_info info;
+    struct event_info info;          /* version 0: no row was learned yet */
+    int64_t version_least;           /* the row has this one at least, for certain */
     unsigned key_len;
     char key[EVENTS_KEY_BYTES];
 };
@@ -97,36 +98,48 @@ events_find(struct events *events, struct slice org, struct slice event, struct 
 {
     char key[EVENTS_KEY_BYTES];
     unsigned key_len = make_key(key, org, event);
+    bool is_known = false;
+
+    *info = (struct event_info){ .version = 0 };
     if (key_len == 0)
         return false;
-
     lock_take(&events->lock);
     struct known_event *known = find_locked(events, key, key_len);
-    if (known != NULL)
+    if (known != NULL) {
         *info = known->info;
+        is_known = info->version > 0 && info->version >= known->version_least;
+    }
     lock_drop(&events->lock);
-    return known != NULL;
+    return is_known;
 }
 
-/* No memory: nothing is learned, Postgres will be asked again. */
-static void
-add_locked(struct events *events, const char *key, unsigned key_len, const struct event_info *info)
+/* NULL: no memory; nothing is learned, Postgres will be asked again. */
+static struct known_event *
+add_locked(struct events *events, const char *key, unsigned key_len)
 {
     if (HASH_COUNT(events->table) >= EVENTS_MAX)
         drop(events, events->order);
 
     struct known_event *known = calloc(1, sizeof(*known));
     if (known == NULL)
-        return;
+        return NULL;
     memcpy(known->key, key, key_len);
     known->key_len = key_len;
-    known->info = *info;
     HASH_ADD(hh, events->table, key, key_len, known);
     if (known->hh.tbl == NULL) { /* uthash found no memory */
         free(known);
-        return;
+        return NULL;
     }
     DL_APPEND(events->order, known);
+    return known;
+}
+
+static struct known_event *
+find_or_add_locked(struct events *events, const char *key, unsigned key_len)
+{
+    struct known_event *known = find_locked(events, key, key_len);
+
+    return known != NULL ? known : add_locked(events, key, key_len);
 }
 
 /* The same version renews the read; a row that was read earlier tells nothing new. */
@@ -150,11 +163,24 @@ events_learn(struct events *events, struct slice org, struct slice event,
         return;
 
     lock_take(&events->lock);
-    struct known_event *known = find_locked(events, key, key_len);
+    struct known_event *known = find_or_add_locked(events, key, key_len);
     if (known != NULL)
         take_in(&known->info, info);
-    else
-        add_locked(events, key, key_len, info);
+    lock_drop(&events->lock);
+}
+
+void
+events_outdated(struct events *events, struct slice org, struct slice event, int64_t version)
+{
+    char key[EVENTS_KEY_BYTES];
+    unsigned key_len = make_key(key, org, event);
+    if (key_len == 0)
+        return;
+
+    lock_take(&events->lock);
+    struct known_event *known = find_or_add_locked(events, key, key_len);
+    if (known != NULL && known->version_least < version)
+        known->version_least = version;
     lock_drop(&events->lock);
 }
 
