@@ -3,11 +3,12 @@
  *
  * Callers:  the acceptor makes exchanges; handlers read the request, fill the
  *           reply and send it.
- * Threads:  http_exchange_send may be called from any thread; before that, an
- *           exchange has one owner at a time (loop -> queue -> worker -> loop).
+ * Threads:  http_exchange_send and what is said of streams: from any thread. Before
+ *           that, an exchange has one owner at a time (loop -> queue -> worker -> loop).
  * Memory:   the request's slices live as long as the exchange. After
  *           http_exchange_send the exchange is the acceptor's again.
- * Limits:   header, target, body and all bodies together, as configured.
+ * Limits:   header, target, body and all bodies together, as configured; of streams
+ *           what waits for a slow reader.
  */
 #ifndef HOLDFAST_HTTP_H
 #define HOLDFAST_HTTP_H
@@ -95,31 +96,42 @@ void http_exchange_send(struct http_exchange *exchange);
 
 /* --- answers without an end (Server-Sent Events) ---------------------------------------- */
 
-struct http_stream; /* opaque, counted: one reference is the beginner's, one the connection's */
+/*
+ * Counted: one reference is the beginner's, one the connection's. Sending takes one lock of the
+ * stream's own (rank STREAM), and wakes the loop at most once a burst.
+ */
+struct http_stream; /* opaque */
 
 /*
- * Begins an answer of which more comes later: takes the exchange, sends status 200 and its reply's
- * headers (chunked; to a client of HTTP/1.0 until the connection closes), then what
- * http_stream_send brings. Nothing else is answered on that connection any more, and it is not
- * idle while it streams. closed: called once, on a loop's thread, when the connection is gone for
- * whatever reason or the stream has ended; no send reaches anybody afterwards, and `context` is not
- * touched any more. It may be called before this returns. backlog_max: bytes that may wait for a
+ * Begins an answer of which more comes later: takes the exchange as http_exchange_send does, sends
+ * status 200 and its reply's headers (chunked; to a client of HTTP/1.0 until the connection
+ * closes), then what http_stream_send brings. Earlier answers of the connection go first; requests
+ * behind it are not answered any more, so Connection: close is said. It is not idle while it
+ * streams; one who shuts their sending side has left. To HEAD only the head is sent.
+ *
+ * closed: called once, on a loop's thread and without a lock, when the connection is gone for
+ * whatever reason, or the answer has ended and is sent; `context` is not touched any more. It may
+ * be called before this returns, and after http_stream_end. backlog_max: bytes that may wait for a
  * slow reader; beyond it the connection is closed. NULL: no memory; the exchange is still the
  * caller's.
  */
 struct http_stream *http_exchange_stream(struct http_exchange *exchange, size_t backlog_max,
                                          void (*closed)(void *context), void *context);
-/* Hands over one more piece, in order; takes a reference of its own, any thread, never blocks.
- * False: the stream has closed, or now closes because its reader is too slow. */
+/*
+ * Hands over one more piece, not empty; takes a reference of its own. Any thread, never blocks; one
+ * thread's pieces stay in order. A piece larger than the backlog is taken while nothing waits.
+ * False: the stream is closed or has ended, or it closes now because its reader is too slow.
+ */
 bool http_stream_send(struct http_stream *stream, struct http_body *body);
-/* Ends the answer after what was sent, and puts the beginner's reference: the caller forgets it. */
+/* Ends the answer after what was sent, and puts the beginner's reference: the caller forgets it,
+ * also one that is closed. Once per stream; nobody may be sending meanwhile. */
 void http_stream_end(struct http_stream *stream);
 
 /* What the acceptor asks of the rest of the server. Both run on a loop thread and must not block.
  */
 struct http_handler {
     void *context;
-    /* Takes the exchange; must lead to exactly one http_exchange_send. */
+    /* Takes the exchange; must lead to exactly one http_exchange_send or http_exchange_stream. */
     void (*handle)(void *context, struct http_exchange *exchange);
     /* The body limit of a route, asked when the header is complete. */
     size_t (*body_max)(void *context, enum http_method method, struct slice path);
@@ -147,17 +159,19 @@ struct acceptor *acceptor_start(const struct config *config, const struct http_h
 /* "127.0.0.1:43210": the address bound, with its true port. */
 const char *acceptor_address(const struct acceptor *acceptor);
 
-/* From now on every answer carries Connection: close; the node still accepts. Any thread. */
+/* From now on every answer carries Connection: close; the node still accepts, and streams go on.
+ * Any thread. */
 void acceptor_drain_begin(struct acceptor *acceptor);
 /*
  * Takes in what already waits in the accept queue, then closes the listeners; idle
- * connections close. Returns once the listeners are closed. Any thread but a loop's.
+ * connections close, streams end after what was sent. Returns once the listeners are closed. Any
+ * thread but a loop's.
  */
 void acceptor_drain_close(struct acceptor *acceptor);
 /* Connections still open. */
 int64_t acceptor_connections(const struct acceptor *acceptor);
 /* Closes everything at once, joins the loops, frees; *acceptor becomes NULL. No exchange may be
- * outstanding. */
+ * outstanding; of streams only the beginners' references are left, which may still be used. */
 void acceptor_stop(struct acceptor **acceptor);
 
 #endif

@@ -4,10 +4,11 @@
  * acceptor.c     starts and stops loops; the public functions
  * loop.c         one thread: accepts, wakes for answers, ticks
  * connection.h   one connection: reads, parses, queues, answers in order, ends
+ * stream.h       an answer without an end: pieces from any thread
  *
  * Threads:  everything of a loop belongs to its thread, but for `orders` and the
  *           outbox. Of the acceptor, only the atomics change after start.
- * Locks:    none.
+ * Locks:    one of each stream.
  */
 #ifndef ACCEPTOR_INTERNAL_H
 #define ACCEPTOR_INTERNAL_H
@@ -21,6 +22,7 @@
 #include "listener.h"
 #include "outbox.h"
 #include "parser.h"
+#include "stream.h"
 
 /* One read; also the most that a paused connection has to keep. */
 #define READ_BYTES 16384
@@ -103,7 +105,7 @@ HF_MUST_CHECK bool loop_start(struct loop *loop, struct acceptor *acceptor, unsi
 void loop_order(struct loop *loop, enum loop_order order);
 /* Waits for the thread to end after LOOP_ORDER_STOP. */
 void loop_join(struct loop *loop);
-/* Queues the answers that are there, without sending one: no connection ends here. */
+/* Takes what is in the outbox, without sending any of it. */
 void loop_collect(struct loop *loop);
 /* Carries on until no answer waits to be queued and no connection to be looked at. */
 void loop_settle(struct loop *loop);
@@ -119,6 +121,8 @@ void conn_destroy(struct conn *conn);
 struct conn *conn_next(const struct conn *conn);
 /* An exchange came home through the outbox. */
 void conn_answered(struct loop *loop, struct exchange *exchange);
+/* The outbox brought a stream: there is something to send, or it ends. */
+void conn_stream_woken(struct http_stream *stream);
 /* Sends what can be sent, reads on if it may, arms deadlines; clears the dirty mark. */
 void conn_advance(struct conn *conn);
 /* Puts it on the dirty list. */

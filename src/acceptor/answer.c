@@ -124,6 +124,7 @@ void
 answer_clear(struct exchange *exchange)
 {
     struct http_reply *reply = &exchange->public.reply;
+    exchange->endless = false;
     if (reply->shared != NULL)
         http_body_put(reply->shared);
     buf_clear(&reply->headers);
@@ -155,6 +156,18 @@ status_has_body(int status)
     return status >= 200 && status != 204 && status != 304;
 }
 
+/* Where the body ends: after so many bytes, with the last chunk, or (1.0) with the connection. */
+static void
+put_length(char **at, const struct exchange *exchange, size_t body_len)
+{
+    if (!exchange->endless) {
+        PUT_LITERAL(at, "\r\nContent-Length: ");
+        put_number(at, body_len);
+    } else if (!exchange->http_1_0) {
+        PUT_LITERAL(at, "\r\nTransfer-Encoding: chunked");
+    }
+}
+
 static void
 put_head(char **at, const struct exchange *exchange, const struct answer_context *context,
          size_t body_len)
@@ -172,8 +185,7 @@ put_head(char **at, const struct exchange *exchange, const struct answer_context
             PUT_LITERAL(at, "\r\nContent-Type: ");
             put_slice(at, slice_of(reply->content_type));
         }
-        PUT_LITERAL(at, "\r\nContent-Length: ");
-        put_number(at, body_len);
+        put_length(at, exchange, body_len);
     }
     PUT_LITERAL(at, "\r\nX-Request-Id: ");
     put_slice(at, slice_of(exchange->public.request.request_id));

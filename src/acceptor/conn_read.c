@@ -59,6 +59,8 @@ void
 conn_end_input(struct conn *conn, enum conn_input input)
 {
     conn->input = input;
+    if (conn->paused)
+        conn_drop_kept(conn);
     conn->paused = false;
     conn_drop_receiving(conn);
     if (input == INPUT_LAST)

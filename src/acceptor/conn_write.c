@@ -6,14 +6,15 @@
 #include "holdfast/metrics.h"
 
 #define BURST_BUFS 64
-_Static_assert(BURST_BUFS >= 2, "an answer has up to two pieces");
+/* What is being written counts as backlog until all of it is out, so it must not be much. */
+#define BURST_STREAM_BYTES ((size_t)64 * 1024)
 
-/* One write: the front of the queue, as far as it is answered. */
+/* One write: the front of the queue, as far as it is answered, then what its stream has. */
 struct burst {
     uv_buf_t bufs[BURST_BUFS];
     unsigned buf_count;
-    unsigned exchange_count;
     size_t bytes;
+    struct outgoing of;
 };
 
 static void on_written(uv_write_t *write, int status);
@@ -38,6 +39,8 @@ conn_answered(struct loop *loop, struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
     exchange->state = EXCHANGE_ANSWERED;
+    if (exchange->stream != NULL)
+        conn_begin_stream(conn, exchange);
     if (conn == NULL) { /* the client left meanwhile */
         exchange_put(&loop->exchanges, exchange);
         return;
@@ -82,44 +85,98 @@ burst_add(struct burst *burst, const char *bytes, size_t len)
     burst->bytes += len;
 }
 
+static bool
+burst_has_room(const struct burst *burst, unsigned bufs)
+{
+    return burst->buf_count + bufs <= BURST_BUFS;
+}
+
 /* False: no memory. */
 static bool
-gather(struct conn *conn, struct burst *burst)
+gather_answers(struct conn *conn, struct burst *burst)
 {
-    burst->buf_count = burst->exchange_count = 0;
-    burst->bytes = 0;
     if (conn->queue == NULL || conn->queue->state != EXCHANGE_ANSWERED)
         return true;
 
     struct mono_time now = mono_now();
     for (struct exchange *exchange = conn->queue;
-         exchange != NULL && exchange->state == EXCHANGE_ANSWERED &&
-         burst->buf_count + 2 <= BURST_BUFS && !conn->closing;
+         exchange != NULL && exchange->state == EXCHANGE_ANSWERED && burst_has_room(burst, 2) &&
+         !conn->closing;
          exchange = exchange->next) {
         if (!exchange->prepared && !prepare(conn, exchange, now))
             return false;
         burst_add(burst, exchange->answer_head, exchange->answer_head_len);
         burst_add(burst, exchange->answer_body.ptr, exchange->answer_body.len);
-        burst->exchange_count++;
+        burst->of.exchanges++;
     }
     return true;
 }
 
-/* The front of the queue is out. */
+/* A piece is a chunk of its own; for HTTP/1.0 there are none, and the end is the connection's. */
 static void
-drop_sent(struct conn *conn, unsigned count)
+gather_pieces(const struct http_stream *stream, struct burst *burst)
 {
-    for (; count > 0; count--) {
+    const size_t bytes_max = burst->bytes + BURST_STREAM_BYTES;
+    const struct piece *piece = stream->sending.first;
+
+    for (; piece != NULL && burst_has_room(burst, 3) && burst->bytes < bytes_max;
+         piece = piece->next) {
+        burst_add(burst, piece->head + sizeof(piece->head) - piece->head_len, piece->head_len);
+        burst_add(burst, piece->body->bytes, piece->body->len);
+        burst_add(burst, "\r\n", stream->chunked ? 2 : 0);
+        burst->of.pieces++;
+    }
+    if (piece != NULL || stream->seen != STREAM_ENDING || !burst_has_room(burst, 1))
+        return;
+    burst_add(burst, "0\r\n\r\n", stream->chunked ? 5 : 0);
+    burst->of.stream_end = true;
+}
+
+/* False: no memory. */
+static bool
+gather(struct conn *conn, struct burst *burst)
+{
+    burst->buf_count = 0;
+    burst->bytes = 0;
+    burst->of = (struct outgoing){ 0 };
+    if (!gather_answers(conn, burst))
+        return false;
+    if (conn->stream != NULL && burst->of.exchanges == conn->queued)
+        gather_pieces(conn->stream, burst);
+    return true;
+}
+
+static bool
+burst_is_empty(const struct burst *burst)
+{
+    return burst->of.exchanges == 0 && burst->of.pieces == 0 && !burst->of.stream_end;
+}
+
+void
+conn_uncount(struct conn *conn, const struct exchange *exchange)
+{
+    hf_assert(conn->queued > 0 && conn->unsent_bytes >= exchange->queued_bytes);
+    conn->queued--;
+    conn->unsent_bytes -= exchange->queued_bytes;
+}
+
+/* The front of the queue is out, and of the stream. */
+static void
+drop_sent(struct conn *conn, const struct outgoing *of)
+{
+    for (unsigned count = of->exchanges; count > 0; count--) {
         struct exchange *exchange = conn->queue;
         conn->queue = exchange->next;
         if (conn->queue == NULL)
             conn->queue_tail = &conn->queue;
-        hf_assert(conn->queued > 0 && conn->unsent_bytes >= exchange->queued_bytes);
-        conn->queued--;
-        conn->unsent_bytes -= exchange->queued_bytes;
+        conn_uncount(conn, exchange);
         exchange_put(&conn->loop->exchanges, exchange);
     }
     conn->input_fresh = true;
+    if (of->pieces > 0)
+        stream_written(conn->stream, of->pieces);
+    if (of->stream_end)
+        conn_drop_stream(conn);
 }
 
 /* Takes the first `done` bytes off. */
@@ -142,7 +199,7 @@ static void
 send_burst(struct conn *conn, struct burst *burst)
 {
     uv_stream_t *stream = (uv_stream_t *)&conn->tcp;
-    int sent = uv_try_write(stream, burst->bufs, burst->buf_count);
+    int sent = burst->bytes > 0 ? uv_try_write(stream, burst->bufs, burst->buf_count) : 0;
 
     if (sent < 0 && sent != UV_EAGAIN) {
         conn_destroy(conn);
@@ -150,7 +207,7 @@ send_burst(struct conn *conn, struct burst *burst)
     }
     size_t done = sent > 0 ? (size_t)sent : 0;
     if (done == burst->bytes) {
-        drop_sent(conn, burst->exchange_count);
+        drop_sent(conn, &burst->of);
         return;
     }
     uv_buf_t *rest = burst_rest(burst, done);
@@ -159,7 +216,7 @@ send_burst(struct conn *conn, struct burst *burst)
         return;
     }
     conn->writing = true;
-    conn->writing_count = burst->exchange_count;
+    conn->outgoing = burst->of;
     deadline_arm(&conn->loop->deadlines[DEADLINE_WRITE], &conn->write_deadline,
                  uv_now(&conn->loop->uv));
 }
@@ -177,7 +234,7 @@ on_written(uv_write_t *write, int status)
     if (status < 0)
         conn_destroy(conn);
     else
-        drop_sent(conn, conn->writing_count);
+        drop_sent(conn, &conn->outgoing);
     conn_touch(conn);
     loop_settle(loop);
 }
@@ -189,7 +246,7 @@ conn_flush(struct conn *conn)
     while (!conn->closing && !conn->writing) {
         if (!gather(conn, &burst))
             conn_destroy(conn);
-        if (conn->closing || burst.exchange_count == 0)
+        if (conn->closing || burst_is_empty(&burst))
             return;
         send_burst(conn, &burst);
     }

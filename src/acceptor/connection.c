@@ -66,7 +66,9 @@ linger(struct conn *conn)
 static void
 finish(struct conn *conn)
 {
-    if (conn->input == INPUT_OPEN || conn->queue != NULL || conn->writing)
+    if (conn->stream != NULL && conn_stream_is_lost(conn))
+        conn_destroy(conn);
+    if (conn->input == INPUT_OPEN || conn->queue != NULL || conn->writing || conn->stream != NULL)
         return;
     if (conn->input == INPUT_ENDED || conn->discarded > DISCARD_BYTES_MAX)
         conn_destroy(conn);
@@ -112,6 +114,8 @@ void
 conn_advance(struct conn *conn)
 {
     if (!conn->closing)
+        conn_tend_stream(conn);
+    if (!conn->closing)
         conn_flush(conn);
     if (!conn->closing)
         conn_resume(conn);
@@ -138,7 +142,8 @@ conn_timeout(enum deadline_kind kind, struct deadline *deadline)
         conn_refuse(conn, HF_BAD_REQUEST, "too slow");
         break;
     case DEADLINE_WRITE:
-        metric_add(METRIC_HTTP_TIMEOUTS_TOTAL, 1);
+        metric_add(
+            conn->stream != NULL ? METRIC_HTTP_STREAMS_SLOW_TOTAL : METRIC_HTTP_TIMEOUTS_TOTAL, 1);
         conn_destroy(conn);
         break;
     case DEADLINE_IDLE:
@@ -183,6 +188,8 @@ on_closed(uv_handle_t *handle)
 
     hf_assert(!conn->dirty);
     drop_queue(conn);
+    if (conn->stream != NULL)
+        stream_leave(conn->stream); /* only now nothing is written from it */
     conn_drop_receiving(conn);
     conn_drop_kept(conn);
     unlink_conn(conn);
@@ -204,6 +211,8 @@ conn_destroy(struct conn *conn)
     conn->closing = true;
     deadline_disarm(&conn->input_deadline);
     deadline_disarm(&conn->write_deadline);
+    if (conn->stream != NULL)
+        stream_close(conn->stream);
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 

@@ -4,6 +4,7 @@
  * connection.c   opens, advances, times out, lingers, closes
  * conn_read.c    bytes -> parser -> handler, pausing at the limits
  * conn_write.c   answers in the order of their requests
+ * conn_stream.c  the last of them may be without an end
  *
  *   input OPEN     requests are taken, as many at a time as the limits allow
  *   input LAST     no further request is taken: the client or we said close, or its
@@ -19,6 +20,10 @@
  * A close is said on the last answer under way, not on the first that wants it: what
  * has reached a handler may take effect, so its answer must not be cut off.
  *
+ * An answer without an end is always the queue's last: once it is known to be one, no
+ * request behind it is answered. Its head goes out as any answer, then `stream` is what
+ * the connection writes from. A reader who takes its bytes is under no deadline.
+ *
  * Threads:  its loop's. Memory: one allocation, kept by the loop for the next one.
  */
 #ifndef ACCEPTOR_CONNECTION_H
@@ -30,6 +35,13 @@
 #define DISCARD_BYTES_MAX (16 * 1024 * 1024)
 
 enum conn_input { INPUT_OPEN, INPUT_LAST, INPUT_ENDED };
+
+/* What one write takes along: known to be out once it is done. */
+struct outgoing {
+    unsigned exchanges; /* of the queue's front */
+    unsigned pieces;    /* of the stream, behind them */
+    bool stream_end;    /* and its end */
+};
 
 struct conn {
     uv_tcp_t tcp; /* first: libuv's handle is the connection */
@@ -56,7 +68,8 @@ struct conn {
     size_t unsent_bytes; /* of those that are answered */
     uv_write_t write;
     bool writing;
-    unsigned writing_count; /* exchanges in `write` */
+    struct outgoing outgoing;   /* in `write` */
+    struct http_stream *stream; /* the answer that the queue ends with, or ended */
 
     struct deadline input_deadline;
     enum deadline_kind input_kind; /* of the armed one */
@@ -79,7 +92,20 @@ void conn_drop_kept(struct conn *conn);
 /* --- conn_write.c --- */
 /* Sends the answers at the queue's front, as many as there are. */
 void conn_flush(struct conn *conn);
+/* Takes one off the counts of the queue. */
+void conn_uncount(struct conn *conn, const struct exchange *exchange);
 /* "100 Continue", in its turn: behind earlier answers, before its own. */
 void conn_send_continue(struct conn *conn);
+
+/* --- conn_stream.c --- */
+/* An answer came home that begins a stream, or would have: see to it that its stream is the
+ * connection's, or ends. */
+void conn_begin_stream(struct conn *conn, struct exchange *exchange);
+/* Ends it if the server is draining: its reader comes back elsewhere. */
+void conn_tend_stream(struct conn *conn);
+/* It is the stream's turn, and nobody reads it, or not fast enough. */
+bool conn_stream_is_lost(const struct conn *conn);
+/* All of it is out, or none shall be. */
+void conn_drop_stream(struct conn *conn);
 
 #endif

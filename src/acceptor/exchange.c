@@ -157,6 +157,15 @@ exchange_orphan(struct exchange_pool *pool, struct exchange *exchange)
         exchange_put(pool, exchange);
 }
 
+void
+exchange_send(struct exchange *exchange)
+{
+    hf_assert(!exchange->sent); /* exactly once */
+    exchange->sent = true;
+    exchange->home.kind = OUTBOX_EXCHANGE;
+    outbox_post(exchange->outbox, &exchange->home);
+}
+
 /* Makes room for `len` more bytes, on the heap. */
 static bool
 bytes_grow(struct exchange *exchange, struct exchange_bytes *bytes, size_t len)

@@ -15,12 +15,12 @@
 #define ACCEPTOR_EXCHANGE_H
 
 #include "holdfast/http.h"
+#include "outbox.h"
 
 #define EXCHANGE_ARENA_BYTES 2048
 #define EXCHANGE_MAGIC       0x45584348u /* "EXCH" */
 
 struct conn;
-struct outbox;
 
 /* What all loops together may spend on received bytes. */
 struct memory_budget {
@@ -49,12 +49,14 @@ struct exchange_bytes {
 struct exchange {
     struct http_exchange public; /* first: handlers see only this */
     uint32_t magic;
-    struct outbox *outbox; /* where http_exchange_send puts it */
+    struct outbox *outbox; /* where exchange_send puts it */
     struct memory_budget *budget;
 
     /* whoever has the exchange: the handler, then the outbox */
     bool sent;
-    struct exchange *outbox_next;
+    struct outbox_item home;
+    bool endless;               /* the answer has no length: more comes later */
+    struct http_stream *stream; /* what comes later; carries the connection's reference */
 
     /* the loop's, also while the handler has the exchange */
     enum exchange_state state;
@@ -103,9 +105,20 @@ void exchange_put(struct exchange_pool *pool, struct exchange *exchange);
 /* The connection is gone: puts the exchange, or leaves it to its handler for now. */
 void exchange_orphan(struct exchange_pool *pool, struct exchange *exchange);
 
+/* Takes the exchange back to its loop. Any thread, once. */
+void exchange_send(struct exchange *exchange);
+
 /* Append received bytes. False: the budget or the memory is used up. */
 HF_MUST_CHECK bool exchange_head_append(struct exchange *exchange, const char *bytes, size_t len);
 HF_MUST_CHECK bool exchange_body_append(struct exchange *exchange, const char *bytes, size_t len);
+
+static inline struct exchange *
+exchange_of_item(struct outbox_item *item)
+{
+    struct exchange *exchange = (struct exchange *)((char *)item - offsetof(struct exchange, home));
+    HF_MAGIC_CHECK(exchange, EXCHANGE_MAGIC);
+    return exchange;
+}
 
 static inline struct exchange *
 exchange_of(struct http_exchange *public)

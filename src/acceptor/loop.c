@@ -161,9 +161,13 @@ close_listener(struct loop *loop)
 void
 loop_collect(struct loop *loop)
 {
-    struct exchange *exchange;
-    while ((exchange = outbox_take(&loop->outbox)) != NULL)
-        conn_answered(loop, exchange);
+    struct outbox_item *item;
+    while ((item = outbox_take(&loop->outbox)) != NULL) {
+        if (item->kind == OUTBOX_EXCHANGE)
+            conn_answered(loop, exchange_of_item(item));
+        else
+            conn_stream_woken(stream_of_item(item));
+    }
 }
 
 void
@@ -201,6 +205,7 @@ stop(struct loop *loop)
     outbox_quiesce(&loop->outbox);
     for (struct conn *conn = loop->conns; conn != NULL; conn = conn_next(conn))
         conn_destroy(conn);
+    loop_collect(loop); /* streams that somebody sent to meanwhile */
     uv_close((uv_handle_t *)&loop->tick, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
 }

@@ -24,39 +24,34 @@ outbox_own(struct outbox *outbox)
 }
 
 static void
-append_own(struct outbox *outbox, struct exchange *exchange)
+append_own(struct outbox *outbox, struct outbox_item *item)
 {
-    exchange->outbox_next = NULL;
-    *outbox->own_tail = exchange;
-    outbox->own_tail = &exchange->outbox_next;
+    item->next = NULL;
+    *outbox->own_tail = item;
+    outbox->own_tail = &item->next;
 }
 
 static void
-push_from_elsewhere(struct outbox *outbox, struct exchange *exchange)
+push_from_elsewhere(struct outbox *outbox, struct outbox_item *item)
 {
     atomic_fetch_add_explicit(&outbox->senders, 1, memory_order_seq_cst);
-    struct exchange *head = atomic_load_explicit(&outbox->others, memory_order_relaxed);
+    struct outbox_item *head = atomic_load_explicit(&outbox->others, memory_order_relaxed);
     do {
-        exchange->outbox_next = head;
-    } while (!atomic_compare_exchange_weak_explicit(&outbox->others, &head, exchange,
-                                                    memory_order_release, memory_order_relaxed));
+        item->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&outbox->others, &head, item, memory_order_release,
+                                                memory_order_relaxed));
     if (head == NULL) /* else the one who found it empty wakes the loop */
         uv_async_send(outbox->wake);
     atomic_fetch_sub_explicit(&outbox->senders, 1, memory_order_release);
 }
 
 void
-http_exchange_send(struct http_exchange *public)
+outbox_post(struct outbox *outbox, struct outbox_item *item)
 {
-    struct exchange *exchange = exchange_of(public);
-    struct outbox *outbox = exchange->outbox;
-
-    hf_assert(!exchange->sent); /* exactly once */
-    exchange->sent = true;
     if (outbox == outbox_of_this_thread)
-        append_own(outbox, exchange);
+        append_own(outbox, item);
     else
-        push_from_elsewhere(outbox, exchange);
+        push_from_elsewhere(outbox, item);
 }
 
 /* The stack has the newest on top: turn it over, behind what is there. */
@@ -65,34 +60,34 @@ take_others(struct outbox *outbox)
 {
     if (atomic_load_explicit(&outbox->others, memory_order_relaxed) == NULL)
         return; /* a plain load, since this is asked after every read */
-    struct exchange *taken = atomic_exchange_explicit(&outbox->others, NULL, memory_order_acquire);
-    struct exchange *oldest = NULL;
+    struct outbox_item *taken = atomic_exchange_explicit(&outbox->others, NULL, memory_order_acquire);
+    struct outbox_item *oldest = NULL;
     while (taken != NULL) {
-        struct exchange *next = taken->outbox_next;
-        taken->outbox_next = oldest;
+        struct outbox_item *next = taken->next;
+        taken->next = oldest;
         oldest = taken;
         taken = next;
     }
     while (oldest != NULL) {
-        struct exchange *next = oldest->outbox_next;
+        struct outbox_item *next = oldest->next;
         append_own(outbox, oldest);
         oldest = next;
     }
 }
 
-struct exchange *
+struct outbox_item *
 outbox_take(struct outbox *outbox)
 {
     if (outbox->own_head == NULL)
         take_others(outbox);
-    struct exchange *exchange = outbox->own_head;
-    if (exchange == NULL)
+    struct outbox_item *item = outbox->own_head;
+    if (item == NULL)
         return NULL;
-    outbox->own_head = exchange->outbox_next;
+    outbox->own_head = item->next;
     if (outbox->own_head == NULL)
         outbox->own_tail = &outbox->own_head;
-    exchange->outbox_next = NULL;
-    return exchange;
+    item->next = NULL;
+    return item;
 }
 
 /*

@@ -1,0 +1,83 @@
+/*
+ * conn_stream.c - a connection whose last answer has no end.
+ */
+#include "connection.h"
+
+/* Nothing is answered behind a stream; what a handler has of it comes home to nobody. */
+static void
+drop_behind(struct conn *conn, struct exchange *last)
+{
+    struct exchange *exchange = last->next;
+
+    last->next = NULL;
+    conn->queue_tail = &last->next;
+    while (exchange != NULL) {
+        struct exchange *next = exchange->next;
+        conn_uncount(conn, exchange);
+        exchange_orphan(&conn->loop->exchanges, exchange);
+        exchange = next;
+    }
+}
+
+/* No answer to HEAD has a body, and half a header is no answer (make_whole). */
+static bool
+may_stream(const struct conn *conn, const struct exchange *exchange)
+{
+    return conn != NULL && !conn->closing && !exchange->head_only && answer_is_whole(exchange);
+}
+
+void
+conn_begin_stream(struct conn *conn, struct exchange *exchange)
+{
+    struct http_stream *stream = exchange->stream;
+
+    exchange->stream = NULL;
+    if (!may_stream(conn, exchange)) {
+        stream_close(stream);
+        stream_leave(stream);
+        return;
+    }
+    if (conn->stream != NULL)
+        conn_drop_stream(conn); /* of a later request */
+    drop_behind(conn, exchange);
+    conn->stream = stream;
+    stream->conn = conn;
+    stream_collect(stream);
+    if (conn->input == INPUT_OPEN)
+        conn_end_input(conn, INPUT_LAST);
+}
+
+void
+conn_stream_woken(struct http_stream *stream)
+{
+    struct conn *conn = stream_woken(stream);
+    if (conn != NULL)
+        conn_touch(conn);
+}
+
+void
+conn_tend_stream(struct conn *conn)
+{
+    if (conn->stream != NULL && conn->loop->draining && conn->stream->seen == STREAM_OPEN)
+        stream_shut(conn->stream);
+}
+
+/* Answers before it are still owed. Who has shut their side won't come back for a stream's end. */
+bool
+conn_stream_is_lost(const struct conn *conn)
+{
+    bool is_its_turn = conn->queue == NULL || conn->queue->next == NULL;
+
+    return is_its_turn && (conn->stream->seen == STREAM_CUT || conn->input == INPUT_ENDED ||
+                           conn->discarded > DISCARD_BYTES_MAX);
+}
+
+void
+conn_drop_stream(struct conn *conn)
+{
+    struct http_stream *stream = conn->stream;
+
+    conn->stream = NULL;
+    stream_close(stream);
+    stream_leave(stream);
+}
