@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing of the named groups of third_party/packages.txt (build, run, test, bench).
+# Installs what is missing of the named groups of third_party/packages.txt (build, run, test, balance, bench).
 # Asks dpkg first, so that a machine that has everything needs neither root nor the network.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -27,6 +27,15 @@ if [ "$(id -u)" -ne 0 ]; then
         exit 1
     fi
     as_root="sudo env"
+fi
+
+# Debian starts what it installs, on the ports that everybody wants; ours are started privately. So it is told no for
+# this while, unless the machine has an answer of its own to that question.
+policy=/usr/sbin/policy-rc.d
+if $as_root sh -c "set -C; printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy" 2>/dev/null; then
+    trap '$as_root rm -f "$policy"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' HUP TERM
 fi
 
 echo "installing:$missing"

@@ -31,7 +31,7 @@ BUILD = CLONE / "build"
 POSTGRES_BIN = pathlib.Path("/usr/lib/postgresql/15/bin")
 
 # What may be ended when found in a folder of ours; a user's shell that stands there may not.
-OUR_PROGRAMS = {"postgres", "redis-server", "redis-check-rdb", "holdfast", "nginx", "wrk", "pgbench"}
+OUR_PROGRAMS = {"postgres", "redis-server", "redis-check-rdb", "holdfast", "haproxy", "nginx", "wrk", "pgbench"}
 
 # Below the range that the kernel gives to outgoing connections, so that none of those can sit on them.
 PORTS = range(20000, 32000)
@@ -258,7 +258,7 @@ class Server:
             # A session of its own: Ctrl-C is for us, and we stop things in their order.
             self.process = subprocess.Popen(
                 self.wrapped(self.command(), self.stop_signal.name[3:]), cwd=self.folder, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True)
+                stdout=log, stderr=log, env=self.environment(), start_new_session=True)
 
     def _await_answer(self, patience=60):
         deadline = time.monotonic() + patience
@@ -302,6 +302,10 @@ class Server:
 
     def command(self):
         raise NotImplementedError
+
+    def environment(self):
+        """The variables that it gets; None: ours."""
+        return None
 
     def answers(self):
         raise NotImplementedError
