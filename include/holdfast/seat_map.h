@@ -3,16 +3,18 @@
  *
  * Per event: its seats in display order (section, row, number) as Postgres had them,
  * moved forward by every change that the feed brings, with a position that counts
- * changes. A map's public version is "<boot>-<position>-<feed position>": opaque. This node
- * and start tells a difference by the first two, any other node by the last, or gives the
- * whole. While this node isn't trusted (fanout.h) the map is compared with Postgres again when
- * it is older than map_fresh_us, and what differs counts as a change.
+ * changes. A map's public version is "<boot>-<position>[-<time>-<feed position>]": opaque. This
+ * node and start tells a difference by the first two, any other node by the rest, or gives the
+ * whole (version.c says when it can tell). While this node isn't trusted (fanout.h) the map is
+ * compared with Postgres again when it is old (the caller's fresh_since), and what differs counts
+ * as a change.
  *
  * A body (and its gzip) is rendered once per position and shared by all readers.
  *
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
- * Limits:   maps_max events; the one longest unused goes.
+ * Memory:   56 bytes a seat, and what never changes about it: its JSON and some 30 bytes.
+ * Limits:   maps_max events; the one longest unused goes, but none that is watched.
  */
 #ifndef HOLDFAST_SEAT_MAP_H
 #define HOLDFAST_SEAT_MAP_H
@@ -22,13 +24,13 @@
 
 #include "holdfast/assert.h"
 #include "holdfast/clock.h"
+#include "holdfast/cold.h"
 #include "holdfast/feed.h"
 #include "holdfast/hot_table.h"
 #include "holdfast/slice.h"
 
 struct http_body;
 struct seat_maps; /* opaque */
-struct pg_result;
 
 struct seat_maps *seat_maps_new(int maps_max);
 void seat_maps_free(struct seat_maps **maps);
@@ -38,17 +40,14 @@ void seat_maps_free(struct seat_maps **maps);
 void seat_maps_set_trusted(struct seat_maps *maps, bool trusted);
 bool seat_maps_trusted(const struct seat_maps *maps);
 
-/* A committed change of one seat. Ignored for events whose map is not in memory, and for older
- * versions. */
-void seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat,
-                     const struct seat_view *view);
 /*
  * Takes in a change as the feed brings it (a seat's, an area's, or FEED_SEATS: the map has to be
- * read again). from: the record that it came in. after: what a reader has who was told it too; NULL:
- * that can't be said (something was missed). The feed's lock is held.
+ * read again). Ignored for events whose map is not in memory, and for older versions. from: the
+ * record that it came in; 0: none. after: what a reader has who was told it too; NULL: that can't
+ * be said (something was missed). The feed's lock is held.
  */
-void seat_maps_take(struct seat_maps *maps, const struct feed_change *change,
-                    struct feed_mark from, const struct feed_position *after);
+void seat_maps_take(struct seat_maps *maps, const struct feed_change *change, struct feed_mark from,
+                    const struct feed_position *after);
 
 /* --- who wants to know of every change --------------------------------------------------- */
 
@@ -70,28 +69,31 @@ struct seat_map_counts {
  * and may take only higher ones. A map that is watched stays in memory.
  */
 struct seat_map_watcher {
+    /*
+     * Per seat in the order of versions. One that was read before its record came is told when it
+     * comes, though the map had it already, and may have been told then too.
+     */
     void (*moved)(struct seat_map_watcher *watcher, const struct seat_map_news *news);
     /* Counts of areas moved. */
     void (*counted)(struct seat_map_watcher *watcher);
+    /* Another server answers now: what was told is void, and the map has to be loaded. */
+    void (*forgotten)(struct seat_map_watcher *watcher);
 };
-/* Makes the map if there is none (it has to be loaded then). False: no memory. */
+/* Makes the map if there is none (it has to be loaded then). False: no memory, or all of maps_max
+ * are watched. */
 HF_MUST_CHECK bool seat_maps_watch(struct seat_maps *maps, struct slice org, struct slice event,
                                    struct seat_map_watcher *watcher);
 /* After the return no callback runs any more. */
 void seat_maps_unwatch(struct seat_maps *maps, struct slice org, struct slice event);
-/* True: the map is in memory, loaded, and has missed nothing as far as is known: what it has been
- * told and will be told is all there is. */
+/* True: the map is in memory, loaded, this node is trusted, and nothing was missed as far as is
+ * known: what the map has been told and will be told is all there is. */
 bool seat_maps_is_whole(struct seat_maps *maps, struct slice org, struct slice event);
 /* Seats and areas counted, holds that are over at `now` as available. False: not loaded. */
 bool seat_maps_count(struct seat_maps *maps, struct slice org, struct slice event,
                      struct db_time now, struct seat_map_counts *counts);
 
-/* Seats were added, changed in their attributes or removed, or an area's numbers moved: load anew
- * at the next reading. */
+/* It is loaded anew at the next reading. */
 void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event);
-/* Area counts moved by a committed change. */
-void seat_maps_area(struct seat_maps *maps, struct slice org, struct slice event, struct slice area,
-                    int64_t held, int64_t sold, int64_t version);
 /* Other nodes may have changed anything: every map is compared with Postgres before it is served
  * again. */
 void seat_maps_distrust(struct seat_maps *maps);
@@ -126,27 +128,46 @@ struct seat_map_request {
     /* The position that a SEAT_MAP_RENDER named: a body made since then will do. 0: only the
      * newest. */
     uint64_t at_least;
+    /* What the feed had before this call, so what the answer has. Needed with `since` and with
+     * may_render only; without it other nodes can't tell a difference from the answer's version. */
+    const struct feed_position *feed;
 };
+
+/* W/"<event>-<version>" */
+#define SEAT_MAP_ETAG_BYTES (ID_BYTES_MAX + FEED_POSITION_TEXT_BYTES + 72)
 
 struct seat_map_reply {
     struct http_body *body; /* one reference, the caller's */
     bool gzip;              /* body is gzip */
-    char etag[128];         /* W/"<event>-<version>" */
     uint64_t position;      /* with SEAT_MAP_RENDER: see at_least */
+    char etag[SEAT_MAP_ETAG_BYTES];
 };
 
 enum seat_map_answer seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
                                    struct seat_map_reply *reply);
 
+/* What is noted before a map is read. */
+struct seat_map_reading {
+    struct mono_time began;
+    struct db_time now;               /* it is not later than this; 0: not known */
+    const struct feed_position *feed; /* what the feed had; NULL: not known */
+};
+void seat_map_reading_begin(struct seat_map_reading *reading, struct db_clock *clock,
+                            const struct feed_position *feed);
 /*
  * Takes in the rows of read_seat_map and read_areas, read in that order by a read that began at
- * `began`, after seat_maps_get (with may_render) said SEAT_MAP_LOAD; seats that this node has moved
- * past meanwhile stay ahead (versions only go forward). Changes that came while nothing was in
- * memory yet can be missing: then the next get says SEAT_MAP_LOAD once more.
- * False: no memory.
+ * `reading`, after seat_maps_get (with may_render) said SEAT_MAP_LOAD; seats that the feed has
+ * moved past meanwhile stay ahead (versions only go forward). Who watches is told what differs.
+ * Changes that came while nothing was in memory yet can be missing: then the next get says
+ * SEAT_MAP_LOAD once more. False: no memory.
  */
-bool seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,
-                    const struct pg_result *seats, const struct pg_result *areas,
-                    struct mono_time began);
+HF_MUST_CHECK bool seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,
+                                  const struct pg_result *seats, const struct pg_result *areas,
+                                  const struct seat_map_reading *reading);
+/* Reads them and takes them in. PG_REPEAT: no memory, too. */
+HF_MUST_CHECK enum pg_outcome seat_maps_read(struct seat_maps *maps, struct pg *pg,
+                                             struct slice org, struct slice event,
+                                             const struct seat_map_reading *reading,
+                                             struct mono_time deadline);
 
 #endif

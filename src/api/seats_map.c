@@ -14,8 +14,9 @@
 
 struct map_call {
     struct seat_map_request request;
-    bool knows_event; /* it exists: a map may be made for it */
-    bool stale;       /* Postgres is away: answered from what is in memory */
+    struct feed_position feed; /* what request.feed points to, once it is needed */
+    bool knows_event;          /* it exists: a map may be made for it */
+    bool stale;                /* Postgres is away: answered from what is in memory */
 };
 
 static void
@@ -60,6 +61,16 @@ answered_from_memory(struct api_call *call, enum seat_map_answer *answer)
     return false;
 }
 
+/* What this node has in memory is read before the map is: the map has at least that. */
+static void
+note_feed(struct api_call *call)
+{
+    struct map_call *map = call->state;
+
+    feed_position(call->api->node->feed, &map->feed);
+    map->request.feed = &map->feed;
+}
+
 /* --- on the desk ---------------------------------------------------------------------- */
 
 static enum hf_status
@@ -76,33 +87,16 @@ find_event(struct api_call *call, struct desk_tools *tools)
 }
 
 static enum hf_status
-read_rows(struct api_call *call, struct desk_tools *tools, enum pg_statement statement,
-          struct pg_result **rows)
-{
-    struct pg_params params;
-
-    pg_params_init(&params);
-    pg_param_text(&params, call_org(call));
-    pg_param_text(&params, call->event);
-    return call_outcome(call, call_read(call, tools, statement, &params, rows), tools->pg);
-}
-
-static enum hf_status
 load_map(struct api_call *call, struct desk_tools *tools)
 {
-    struct pg_result *seats = NULL;
-    struct pg_result *areas = NULL;
-    struct mono_time began = mono_now();
-    enum hf_status status = read_rows(call, tools, STATEMENT_READ_SEAT_MAP, &seats);
+    struct map_call *map = call->state;
+    struct seat_map_reading reading;
 
-    if (status == HF_OK)
-        status = read_rows(call, tools, STATEMENT_READ_AREAS, &areas);
-    if (status == HF_OK &&
-        !seat_maps_load(tools->node->maps, call_org(call), call->event, seats, areas, began))
-        status = HF_OVERLOADED;
-    pg_result_free(&areas);
-    pg_result_free(&seats);
-    return status;
+    seat_map_reading_begin(&reading, tools->node->clock, &map->feed);
+    return call_outcome(call,
+                        seat_maps_read(tools->node->maps, tools->pg, call_org(call), call->event,
+                                       &reading, call->deadline),
+                        tools->pg);
 }
 
 static void
@@ -114,6 +108,7 @@ map_run(struct api_call *call, struct desk_tools *tools)
 
     map->request.may_render = true;
     for (int tries = 0; status == HF_OK && tries < TRIES_MAX; tries++) {
+        note_feed(call);
         if (answered_from_memory(call, &answer))
             return;
         if (answer == SEAT_MAP_LOAD)
@@ -177,6 +172,8 @@ seats_map_get(struct api *api, struct api_call *call)
     if (!call_query(call, "since", &map->request.since))
         map->request.since = SLICE_EMPTY;
     call->state = map;
+    if (map->request.since.len > 0)
+        note_feed(call);
     if (!answered_from_memory(call, &answer))
         call_on_desk_or(call, map_run, map_fail);
 }

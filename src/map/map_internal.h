@@ -4,8 +4,10 @@
  * natural_order.c  how people sort: row 2 before row 10
  * layout.c         what does not change from sale to sale: order, names, ready JSON prefixes
  * map_state.c      what does: status, version, end of each seat, in order of change
+ * version.c        public versions, and what a reader who names one has
  * render.c         from both to a body, plain and gzip
  * seat_map.c       the table of maps and the contract
+ * read_map.c       a map from Postgres
  */
 #ifndef HOLDFAST_MAP_INTERNAL_H
 #define HOLDFAST_MAP_INTERNAL_H
@@ -17,6 +19,7 @@
 #include "holdfast/assert.h"
 #include "holdfast/buf.h"
 #include "holdfast/clock.h"
+#include "holdfast/feed_position.h"
 #include "holdfast/hot_table.h"
 #include "holdfast/seat_map.h"
 #include "holdfast/slice.h"
@@ -76,11 +79,27 @@ struct map_seat {
     struct db_time until; /* of a held one */
     int64_t version;
     uint64_t changed_at;   /* the position at which it got to be like this */
+    struct feed_mark from; /* the record that brought this version; see below */
     uint32_t newer, older; /* neighbours in the order of change, LAYOUT_NONE at the ends */
     enum seat_status status;
     bool in_payment;
     bool over; /* its end has passed: shown as available */
 };
+
+_Static_assert(sizeof(struct map_seat) == 56, "seat_map.h says what a seat takes");
+
+/*
+ * What `from` is when no record brought the seat: it was read, and whoever has the base (version.c)
+ * has it too; or it can't be said who has it, so it is told to everybody.
+ */
+#define FROM_BASE   ((struct feed_mark){ 0, 0 })
+#define FROM_NOBODY ((struct feed_mark){ 0, UINT64_MAX })
+
+static inline bool
+is_from_record(struct feed_mark from)
+{
+    return from.incarnation != 0;
+}
 
 struct map_area {
     char id[ID_BYTES_MAX + 1];
@@ -108,6 +127,9 @@ void map_state_set(struct map_state *state, uint32_t i, const struct map_seat *n
                    uint64_t position);
 /* Marks seats whose end has passed. True: there were some; they changed at `position`. */
 bool map_state_sweep(struct map_state *state, struct db_time now, uint64_t position);
+/* Needs a layout. */
+void map_state_count(const struct map_state *state, struct db_time now,
+                     struct seat_map_counts *counts);
 /* True when somebody is to be told of a difference. */
 bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
 
@@ -118,11 +140,52 @@ bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
  */
 HF_MUST_CHECK bool map_state_read(struct map_state *fresh, struct layout *known,
                                   const struct pg_result *seats, const struct pg_result *areas);
+/* Told of each seat that a merge moves forward; nothing at a first loading. */
+struct merge_listener {
+    void (*moved)(struct merge_listener *listener, struct slice seat, const struct map_seat *now,
+                  bool added);
+};
 /*
  * Takes what is new of `fresh` (which is used up) into `state`: a seat that state has in a newer
  * version stays. What differs counts as changed at `position`. True: something did.
+ * listener: NULL for none.
  */
-bool map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t position);
+bool map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t position,
+                     struct merge_listener *listener);
+
+/* --- version.c --------------------------------------------------------------- */
+
+#define BOOT_TEXT_BYTES    17
+#define VERSION_TEXT_BYTES (BOOT_TEXT_BYTES + 2 * 21 + FEED_POSITION_TEXT_BYTES)
+
+/* What a public version says. */
+struct map_version {
+    char boot[BOOT_TEXT_BYTES]; /* tells this process's versions from all others */
+    uint64_t position;
+    bool is_told;      /* the rest is known too: any node may tell a difference */
+    struct db_time at; /* it was not earlier than that */
+    struct feed_position feed;
+};
+void version_write(const struct map_version *version, char text[VERSION_TEXT_BYTES]);
+HF_MUST_CHECK bool version_parse(struct slice text, struct map_version *version);
+
+/* The reading that a map rests on, as other nodes' versions are measured by it. */
+struct map_base {
+    bool is_known;
+    struct db_time settled; /* versions from before are not told from */
+    struct feed_position feed;
+};
+/* Whether a reader with `version` has all that the base has. now: this node's feed. */
+bool base_is_in(const struct map_base *base, const struct map_version *version,
+                const struct feed_position *now);
+
+/* What a reader has already. */
+struct map_reader {
+    bool has_nothing;                 /* the whole is owed */
+    uint64_t position;                /* what changed after it is owed, */
+    const struct feed_position *feed; /* NULL, or: and only if this doesn't have it */
+};
+bool reader_lacks(const struct map_reader *reader, const struct map_seat *seat);
 
 /* --- render.c ---------------------------------------------------------------- */
 
@@ -138,12 +201,13 @@ struct snapshot {
     struct map_area *areas;
 };
 
-/* Seats changed after `since` (0: every seat that is not removed). False: no memory. */
+/* What the reader lacks; of the whole, every seat that is not removed. False: no memory. */
 HF_MUST_CHECK bool snapshot_take(struct snapshot *shot, const struct map_state *state,
-                                 uint64_t since);
+                                 const struct map_reader *reader);
 void snapshot_fini(struct snapshot *shot);
-/* How many seats changed after `since`; stops counting at `most`. */
-uint32_t snapshot_count(const struct map_state *state, uint64_t since, uint32_t most);
+/* How many seats have to be looked at for that; stops counting at `most`. */
+uint32_t snapshot_count(const struct map_state *state, const struct map_reader *reader,
+                        uint32_t most);
 
 /* The body; NULL: no memory. */
 HF_MUST_CHECK struct http_body *render_body(struct snapshot *shot, struct slice event,

@@ -97,6 +97,7 @@ map_state_sweep(struct map_state *state, struct db_time now, uint64_t position)
             continue;
         if (seat.until.us <= now.us) {
             seat.over = true;
+            seat.from = FROM_NOBODY; /* time is in no record */
             map_state_set(state, i, &seat, position);
             found = true;
         } else if (seat.until.us < next.us) {
@@ -112,6 +113,31 @@ map_seat_differs(const struct map_seat *a, const struct map_seat *b)
 {
     return a->version != b->version || a->status != b->status || a->in_payment != b->in_payment ||
            a->until.us != b->until.us;
+}
+
+static void
+count_seat(const struct map_seat *seat, struct db_time now, struct seat_map_counts *counts)
+{
+    bool is_over = !seat->in_payment && (seat->over || seat->until.us <= now.us);
+
+    counts->total += seat->status != SEAT_REMOVED;
+    counts->held += seat->status == SEAT_HELD && !is_over;
+    counts->sold += seat->status == SEAT_SOLD;
+    counts->blocked += seat->status == SEAT_BLOCKED;
+}
+
+void
+map_state_count(const struct map_state *state, struct db_time now, struct seat_map_counts *counts)
+{
+    *counts = (struct seat_map_counts){ 0 };
+    for (uint32_t i = 0; i < state->layout->count; i++)
+        count_seat(&state->seats[i], now, counts);
+    for (int i = 0; i < state->area_count; i++) {
+        counts->total += state->areas[i].capacity;
+        counts->held += state->areas[i].held;
+        counts->sold += state->areas[i].sold;
+    }
+    counts->available = counts->total - counts->held - counts->sold - counts->blocked;
 }
 
 /* --- what a loading found ---------------------------------------------------- */
@@ -213,6 +239,7 @@ map_state_read(struct map_state *fresh, struct layout *known, const struct pg_re
 /*
  * Decides between what is known and what was read: the newer version, and of equal ones
  * the known one, unless the read one says something else. True: the read one is a change.
+ * Who has the new base has what was read, and what nobody could be said to have before it.
  */
 static bool
 merge_seat(const struct map_seat *known, struct map_seat *read)
@@ -220,6 +247,8 @@ merge_seat(const struct map_seat *known, struct map_seat *read)
     if (read->version > known->version ||
         (read->version == known->version && map_seat_differs(known, read)))
         return true;
+    if (is_from_record(known->from) || known->version > read->version)
+        read->from = known->from;
     read->status = known->status;
     read->in_payment = known->in_payment;
     read->until = known->until;
@@ -308,32 +337,54 @@ merge_areas(struct map_state *state, struct map_state *fresh)
     return changed;
 }
 
+static void
+tell(struct merge_listener *listener, const struct map_state *state, uint32_t i,
+     const struct map_seat *known)
+{
+    const struct map_seat *now = &state->seats[i];
+    bool was_there = known != NULL && known->status != SEAT_REMOVED;
+
+    if (listener == NULL || (known == NULL && now->status == SEAT_REMOVED) ||
+        (known != NULL && now->version <= known->version))
+        return;
+    listener->moved(listener, layout_id(state->layout, i), now,
+                    !was_there && now->status != SEAT_REMOVED);
+}
+
 /* The same seats in the same order: only what moved is touched. */
 static bool
-merge_same_layout(struct map_state *state, struct map_state *fresh, uint64_t position)
+merge_same_layout(struct map_state *state, struct map_state *fresh, uint64_t position,
+                  struct merge_listener *listener)
 {
     bool changed = false;
 
     for (uint32_t i = 0; i < state->layout->count; i++) {
-        if (merge_seat(&state->seats[i], &fresh->seats[i])) {
+        struct map_seat known = state->seats[i];
+        if (merge_seat(&known, &fresh->seats[i])) {
             map_state_set(state, i, &fresh->seats[i], position);
+            tell(listener, state, i, &known);
             changed = true;
+        } else {
+            state->seats[i].from = fresh->seats[i].from;
         }
     }
     return changed;
 }
 
 static void
-merge_into_new_layout(const struct map_state *state, struct map_state *fresh, uint64_t position)
+merge_into_new_layout(const struct map_state *state, struct map_state *fresh, uint64_t position,
+                      struct merge_listener *listener)
 {
     for (uint32_t i = 0; i < fresh->layout->count; i++) {
         struct map_seat *seat = &fresh->seats[i];
-        uint32_t known = state->layout == NULL
-                             ? LAYOUT_NONE
-                             : layout_find(state->layout, layout_id(fresh->layout, i));
-        if (known == LAYOUT_NONE || merge_seat(&state->seats[known], seat) ||
-            !slice_equal(layout_prefix(state->layout, known), layout_prefix(fresh->layout, i)))
+        uint32_t at = state->layout == NULL
+                          ? LAYOUT_NONE
+                          : layout_find(state->layout, layout_id(fresh->layout, i));
+        const struct map_seat *known = at == LAYOUT_NONE ? NULL : &state->seats[at];
+        if (known == NULL || merge_seat(known, seat) ||
+            !slice_equal(layout_prefix(state->layout, at), layout_prefix(fresh->layout, i)))
             seat->changed_at = position;
+        tell(state->layout == NULL ? NULL : listener, fresh, i, known);
     }
 }
 
@@ -349,15 +400,16 @@ take_layout(struct map_state *state, struct map_state *fresh)
 }
 
 bool
-map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t position)
+map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t position,
+                struct merge_listener *listener)
 {
     bool changed;
 
     if (state->layout != NULL && layout_same(state->layout, fresh->layout)) {
-        changed = merge_same_layout(state, fresh, position);
+        changed = merge_same_layout(state, fresh, position, listener);
     } else {
         bool first = state->layout == NULL;
-        merge_into_new_layout(state, fresh, position);
+        merge_into_new_layout(state, fresh, position, listener);
         take_layout(state, fresh);
         if (first || !link_all(state)) {
             /* Without an order of change nothing can be told but the whole. */

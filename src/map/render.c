@@ -1,7 +1,7 @@
 /*
  * render.c - what a map says, as JSON; and the same, compressed.
  *
- * A snapshot is copied under the map's lock (some 50 bytes a seat); the writing, which
+ * A snapshot is copied under the map's lock (some 60 bytes a seat); the writing, which
  * takes much longer, is done from the copy. Seats go out in display order.
  */
 #include <stdlib.h>
@@ -22,12 +22,12 @@
 /* --- the snapshot ---------------------------------------------------------- */
 
 uint32_t
-snapshot_count(const struct map_state *state, uint64_t since, uint32_t most)
+snapshot_count(const struct map_state *state, const struct map_reader *reader, uint32_t most)
 {
     uint32_t count = 0;
     uint32_t i = state->newest;
 
-    while (i != LAYOUT_NONE && count < most && state->seats[i].changed_at > since) {
+    while (i != LAYOUT_NONE && count < most && state->seats[i].changed_at > reader->position) {
         count++;
         i = state->seats[i].older;
     }
@@ -44,11 +44,14 @@ compare_index(const void *left, const void *right)
 }
 
 static void
-pick_changed(struct snapshot *shot, const struct map_state *state, uint64_t since)
+pick_changed(struct snapshot *shot, const struct map_state *state, const struct map_reader *reader)
 {
-    for (uint32_t i = state->newest; i != LAYOUT_NONE && state->seats[i].changed_at > since;
-         i = state->seats[i].older)
-        shot->index[shot->count++] = i;
+    for (uint32_t i = state->newest;
+         i != LAYOUT_NONE && state->seats[i].changed_at > reader->position;
+         i = state->seats[i].older) {
+        if (reader_lacks(reader, &state->seats[i]))
+            shot->index[shot->count++] = i;
+    }
     qsort(shot->index, shot->count, sizeof(*shot->index), compare_index);
 }
 
@@ -78,15 +81,15 @@ copy_areas(struct snapshot *shot, const struct map_state *state)
 }
 
 bool
-snapshot_take(struct snapshot *shot, const struct map_state *state, uint64_t since)
+snapshot_take(struct snapshot *shot, const struct map_state *state, const struct map_reader *reader)
 {
-    uint32_t room =
-        since == 0 ? state->layout->count : snapshot_count(state, since, state->layout->count);
+    uint32_t room = reader->has_nothing ? state->layout->count
+                                        : snapshot_count(state, reader, state->layout->count);
 
     memset(shot, 0, sizeof(*shot));
     shot->layout = layout_get(state->layout);
     shot->position = state->position;
-    shot->full = since == 0;
+    shot->full = reader->has_nothing;
     shot->index = malloc((room + 1) * sizeof(*shot->index));
     shot->seats = malloc((room + 1) * sizeof(*shot->seats));
     if (shot->index == NULL || shot->seats == NULL || !copy_areas(shot, state)) {
@@ -96,7 +99,7 @@ snapshot_take(struct snapshot *shot, const struct map_state *state, uint64_t sin
     if (shot->full)
         pick_standing(shot, state);
     else
-        pick_changed(shot, state, since);
+        pick_changed(shot, state, reader);
     for (uint32_t k = 0; k < shot->count; k++)
         shot->seats[k] = state->seats[shot->index[k]];
     return true;

@@ -9,6 +9,9 @@
  *
  * Positions come from one counter for all maps, so that a map that was dropped and
  * loaded again never repeats one.
+ *
+ * A map is WHOLE when it is loaded, this node is trusted, and it rests on a read that began after
+ * whatever could have passed it by: only then a feed position says what it has.
  */
 #include "holdfast/seat_map.h"
 
@@ -28,30 +31,35 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#define MAP_KEY_BYTES      (2 * ID_BYTES_MAX + 1) /* org, a NUL, event */
-#define BOOT_TEXT_BYTES    17
-#define VERSION_TEXT_BYTES 48
-#define LOOP_SEATS_MAX     256 /* a delta of so many seats is written in some 20 us: a loop may */
-#define GZIP_LEAST_BYTES   1024
-#define RENDER_WAIT_US     5000000
+#define MAP_KEY_BYTES    (2 * ID_BYTES_MAX + 1) /* org, a NUL, event */
+#define LOOP_SEATS_MAX   256  /* a delta of so many seats is written in some 20 us: a loop may */
+#define LOOP_LOOKS_MAX   4096 /* so many are looked at for another node's reader in that time */
+#define GZIP_LEAST_BYTES 1024
+#define RENDER_WAIT_US   5000000
+#define SETTLE_US        (3 * TIME_US_PER_S) /* see version.c */
 
 struct event_map {
     UT_hash_handle hh;
-    struct event_map *prev, *next; /* in order of use; these three are guarded by MAP_TABLE */
+    struct event_map *prev, *next; /* in order of use */
+    bool is_pinned;                /* watched: not in that order; these four by MAP_TABLE */
     atomic_int refs;               /* the table's one, and one per user */
     unsigned key_len;              /* fixed, as the key */
     char key[MAP_KEY_BYTES];
-    struct mono_time made_at; /* fixed: a read that began before it belongs to another map */
 
     /* guarded by lock */
-    struct lock lock; /* rank MAP */
+    struct lock lock;         /* rank MAP */
+    struct mono_time made_at; /* a read that began before it belongs to another map */
     struct map_state state;
+    struct map_base base;
+    struct seat_map_watcher *watcher;  /* NULL: none */
     struct mono_time read_at;          /* when the read that it rests on began */
     struct mono_time needs_read_after; /* it must rest on a later one */
     bool rendering;                    /* somebody is writing the body of a newer position */
     pthread_cond_t rendered;
     uint64_t body_position;
-    struct http_body *plain, *gzip; /* NULL until somebody asked for it */
+    struct http_body *plain, *gzip;        /* NULL until somebody asked for it */
+    char body_version[VERSION_TEXT_BYTES]; /* what they say of themselves */
+    bool body_is_settled;                  /* other nodes can tell a difference from it */
 };
 
 struct seat_maps {
@@ -115,7 +123,8 @@ static void
 remove_locked(struct seat_maps *maps, struct event_map *map)
 {
     HASH_DEL(maps->table, map);
-    DL_DELETE(maps->order, map);
+    if (!map->is_pinned)
+        DL_DELETE(maps->order, map);
     map->hh.tbl = NULL; /* whoever still has a reference can see it */
 }
 
@@ -136,14 +145,15 @@ map_new(const char *key, unsigned key_len)
     return map;
 }
 
-/* Adds a map; *victim gets the one that had to go, for the caller to put. */
+/* Adds a map; *victim gets the one that had to go, for the caller to put. NULL: none may go. */
 static struct event_map *
 add_locked(struct seat_maps *maps, const char *key, unsigned key_len, struct event_map **victim)
 {
-    struct event_map *map = map_new(key, key_len);
+    bool is_full = (int)HASH_COUNT(maps->table) >= maps->maps_max;
+    struct event_map *map = is_full && maps->order == NULL ? NULL : map_new(key, key_len);
     if (map == NULL)
         return NULL;
-    if ((int)HASH_COUNT(maps->table) >= maps->maps_max) {
+    if (is_full) {
         *victim = maps->order;
         remove_locked(maps, *victim);
     }
@@ -156,9 +166,21 @@ add_locked(struct seat_maps *maps, const char *key, unsigned key_len, struct eve
     return map;
 }
 
+/* How a map is looked for. */
+enum find { FIND_THERE, FIND_OR_MAKE, FIND_OR_MAKE_AND_PIN };
+
+static void
+pin_locked(struct seat_maps *maps, struct event_map *map)
+{
+    hf_assert(!map->is_pinned);
+    DL_DELETE(maps->order, map);
+    map->prev = map->next = NULL;
+    map->is_pinned = true;
+}
+
 /* The event's map with a reference for the caller; NULL: none (or no memory). */
 static struct event_map *
-map_find(struct seat_maps *maps, struct slice org, struct slice event, bool create)
+map_find(struct seat_maps *maps, struct slice org, struct slice event, enum find how)
 {
     char key[MAP_KEY_BYTES];
     struct event_map *map;
@@ -169,8 +191,10 @@ map_find(struct seat_maps *maps, struct slice org, struct slice event, bool crea
 
     lock_take(&maps->lock);
     HASH_FIND(hh, maps->table, key, key_len, map);
-    if (map == NULL && create)
+    if (map == NULL && how != FIND_THERE)
         map = add_locked(maps, key, key_len, &victim);
+    if (map != NULL && how == FIND_OR_MAKE_AND_PIN)
+        pin_locked(maps, map);
     if (map != NULL)
         atomic_fetch_add_explicit(&map->refs, 1, memory_order_relaxed);
     lock_drop(&maps->lock);
@@ -190,6 +214,36 @@ map_used(struct seat_maps *maps, struct event_map *map)
     lock_drop(&maps->lock);
 }
 
+/* Puts what was written in the place of what was there. */
+static void
+keep_body_locked(struct event_map *map, struct http_body *plain, struct http_body *gzip,
+                 uint64_t position)
+{
+    if (map->plain != NULL)
+        http_body_put(map->plain);
+    if (map->gzip != NULL)
+        http_body_put(map->gzip);
+    map->plain = plain;
+    map->gzip = gzip;
+    map->body_position = position;
+}
+
+/* A watched map stays, and is as new. */
+static void
+empty_locked(struct event_map *map)
+{
+    lock_assert_held(&map->lock);
+    map_state_fini(&map->state);
+    map->state.newest = LAYOUT_NONE;
+    map->state.next_end.us = INT64_MAX;
+    map->base.is_known = false;
+    map->read_at = (struct mono_time){ 0 };
+    map->made_at = mono_now();
+    keep_body_locked(map, NULL, NULL, 0);
+    if (map->watcher != NULL)
+        map->watcher->forgotten(map->watcher);
+}
+
 void
 seat_maps_forget(struct seat_maps *maps)
 {
@@ -202,6 +256,12 @@ seat_maps_forget(struct seat_maps *maps)
         remove_locked(maps, map);
         DL_APPEND(gone, map);
     }
+    HASH_ITER(hh, maps->table, map, next) /* those that are watched */
+    {
+        lock_take(&map->lock);
+        empty_locked(map);
+        lock_drop(&map->lock);
+    }
     lock_drop(&maps->lock);
     DL_FOREACH_SAFE(gone, map, next)
     map_put(map);
@@ -213,6 +273,7 @@ seat_maps_free(struct seat_maps **maps)
     if (*maps == NULL)
         return;
     seat_maps_forget(*maps);
+    hf_assert((*maps)->table == NULL); /* nobody watches any more */
     lock_fini(&(*maps)->lock);
     free(*maps);
     *maps = NULL;
@@ -248,13 +309,41 @@ must_read_locked(struct event_map *map)
 void
 seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event)
 {
-    struct event_map *map = map_find(maps, org, event, false);
+    struct event_map *map = map_find(maps, org, event, FIND_THERE);
     if (map == NULL)
         return;
     lock_take(&map->lock);
     must_read_locked(map);
     lock_drop(&map->lock);
     map_put(map);
+}
+
+/* Whether it rests on a read since which nothing can have passed it by. */
+static bool
+has_missed_nothing_locked(const struct seat_maps *maps, const struct event_map *map)
+{
+    lock_assert_held(&map->lock);
+    return map->state.layout != NULL && map->read_at.us > map->needs_read_after.us &&
+           map->read_at.us > atomic_load(&maps->distrusted_at);
+}
+
+static bool
+is_whole_locked(const struct seat_maps *maps, const struct event_map *map)
+{
+    return atomic_load(&maps->trusted) && has_missed_nothing_locked(maps, map);
+}
+
+bool
+seat_maps_is_whole(struct seat_maps *maps, struct slice org, struct slice event)
+{
+    struct event_map *map = map_find(maps, org, event, FIND_THERE);
+    if (map == NULL)
+        return false;
+    lock_take(&map->lock);
+    bool is_whole = is_whole_locked(maps, map);
+    lock_drop(&map->lock);
+    map_put(map);
+    return is_whole;
 }
 
 /*
@@ -270,9 +359,7 @@ may_serve_locked(const struct seat_maps *maps, const struct event_map *map,
         return false;
     if (request->arrived.us != 0 && map->read_at.us >= request->arrived.us)
         return true;
-    return map->read_at.us > map->needs_read_after.us &&
-           map->read_at.us > atomic_load(&maps->distrusted_at) &&
-           map->read_at.us >= request->fresh_since.us;
+    return has_missed_nothing_locked(maps, map) && map->read_at.us >= request->fresh_since.us;
 }
 
 /* --- changes ---------------------------------------------------------------------- */
@@ -283,37 +370,79 @@ next_position(struct seat_maps *maps)
     return atomic_fetch_add(&maps->position, 1) + 1;
 }
 
+/* A change of a seat on its way into its map. */
+struct move {
+    struct slice seat;
+    enum feed_reason reason;
+    struct db_time at;
+    const struct feed_position *after;
+};
+
 static void
-apply_locked(struct seat_maps *maps, struct event_map *map, struct slice seat,
-             const struct seat_view *view)
+tell_moved_locked(const struct seat_maps *maps, struct event_map *map, const struct move *move,
+                  const struct map_seat *now, bool added)
 {
-    uint32_t i = map->state.layout == NULL ? LAYOUT_NONE : layout_find(map->state.layout, seat);
+    if (map->watcher == NULL)
+        return;
+    struct seat_map_news news = {
+        .seat = move->seat,
+        .status = now->status,
+        .version = now->version,
+        .reason = move->reason,
+        .at = move->at,
+        .added = added,
+        .after = is_whole_locked(maps, map) ? move->after : NULL,
+    };
+    map->watcher->moved(map->watcher, &news);
+}
+
+/*
+ * Decides what a change means for a seat. One that was read before its record came is in
+ * already, but only now it can be said who has it. An older one whose newer was read can't
+ * be told from the seat as it is, so whoever lacks it is owed the seat.
+ */
+static void
+move_seat_locked(struct seat_maps *maps, struct event_map *map, const struct move *move,
+                 struct map_seat *now)
+{
+    uint32_t i =
+        map->state.layout == NULL ? LAYOUT_NONE : layout_find(map->state.layout, move->seat);
     if (i == LAYOUT_NONE) {
         must_read_locked(map); /* a loading may be under way whose read came too early */
         return;
     }
-    const struct map_seat *known = &map->state.seats[i];
-    struct map_seat now = { .until = view->held_until,
-                            .version = view->version,
-                            .newer = LAYOUT_NONE,
-                            .older = LAYOUT_NONE,
-                            .status = view->status,
-                            .in_payment = view->in_payment };
-    if (now.version > known->version ||
-        (now.version == known->version && map_seat_differs(&now, known)))
-        map_state_set(&map->state, i, &now, next_position(maps));
+    struct map_seat known = map->state.seats[i];
+    bool was_read = !is_from_record(known.from);
+    if (now->version < known.version) {
+        if (!was_read || known.from.number != FROM_BASE.number)
+            return;
+        known.from = FROM_NOBODY;
+        map_state_set(&map->state, i, &known, next_position(maps));
+        return;
+    }
+    bool is_newer = now->version > known.version;
+    bool is_known_now = was_read && is_from_record(now->from);
+    if (!is_newer && !is_known_now && !map_seat_differs(now, &known))
+        return;
+    map_state_set(&map->state, i, now, next_position(maps));
+    if (is_newer || is_known_now)
+        tell_moved_locked(maps, map, move, now,
+                          known.status == SEAT_REMOVED && now->status != SEAT_REMOVED);
 }
 
-void
-seat_maps_apply(struct seat_maps *maps, const struct seat_key *seat, const struct seat_view *view)
+static void
+take_seat_locked(struct seat_maps *maps, struct event_map *map, const struct feed_change *change,
+                 struct feed_mark from, const struct feed_position *after)
 {
-    struct event_map *map = map_find(maps, seat->org, seat->event, false);
-    if (map == NULL)
-        return;
-    lock_take(&map->lock);
-    apply_locked(maps, map, seat->seat, view);
-    lock_drop(&map->lock);
-    map_put(map);
+    struct move move = { change->item, change->reason, change->at, after };
+    struct map_seat now = { .until = change->held_until,
+                            .version = change->version,
+                            .from = is_from_record(from) ? from : FROM_NOBODY,
+                            .newer = LAYOUT_NONE,
+                            .older = LAYOUT_NONE,
+                            .status = change->status,
+                            .in_payment = change->in_payment };
+    move_seat_locked(maps, map, &move, &now);
 }
 
 static struct map_area *
@@ -326,33 +455,112 @@ area_find(struct map_state *state, struct slice id)
     return NULL;
 }
 
-void
-seat_maps_area(struct seat_maps *maps, struct slice org, struct slice event, struct slice area,
-               int64_t held, int64_t sold, int64_t version)
+static void
+take_area_locked(struct seat_maps *maps, struct event_map *map, const struct feed_change *change)
 {
-    struct event_map *map = map_find(maps, org, event, false);
+    struct map_area *known = area_find(&map->state, change->item);
+
+    if (known == NULL) {
+        must_read_locked(map);
+    } else if (change->version > known->version) {
+        known->held = change->held;
+        known->sold = change->sold;
+        known->version = change->version;
+        map->state.position = next_position(maps);
+        if (map->watcher != NULL)
+            map->watcher->counted(map->watcher);
+    }
+}
+
+static void
+take_locked(struct seat_maps *maps, struct event_map *map, const struct feed_change *change,
+            struct feed_mark from, const struct feed_position *after)
+{
+    switch (change->kind) {
+    case FEED_SEAT:
+        take_seat_locked(maps, map, change, from, after);
+        break;
+    case FEED_AREA:
+        take_area_locked(maps, map, change);
+        break;
+    case FEED_SEATS:
+        must_read_locked(map);
+        break;
+    case FEED_EVENT:
+        break; /* a map doesn't show it */
+    }
+}
+
+void
+seat_maps_take(struct seat_maps *maps, const struct feed_change *change, struct feed_mark from,
+               const struct feed_position *after)
+{
+    struct event_map *map = map_find(maps, change->org, change->event, FIND_THERE);
     if (map == NULL)
         return;
     lock_take(&map->lock);
-    struct map_area *known = area_find(&map->state, area);
-    if (known == NULL) {
-        must_read_locked(map);
-    } else if (version > known->version) {
-        known->held = held;
-        known->sold = sold;
-        known->version = version;
-        map->state.position = next_position(maps);
-    }
+    take_locked(maps, map, change, from, after);
     lock_drop(&map->lock);
     map_put(map);
 }
 
+/* --- loading ------------------------------------------------------------------------ */
+
+/* Passes what a merge finds on to the map's watcher. */
+struct load_listener {
+    struct merge_listener listener; /* first */
+    struct seat_maps *maps;
+    struct event_map *map;
+};
+
+static void
+found_by_reading(struct merge_listener *listener, struct slice seat, const struct map_seat *now,
+                 bool added)
+{
+    struct load_listener *self = (struct load_listener *)listener;
+    struct move move = { .seat = seat };
+
+    tell_moved_locked(self->maps, self->map, &move, now, added);
+}
+
+static void
+take_base_locked(struct event_map *map, const struct seat_map_reading *reading)
+{
+    int64_t took_us = mono_now().us - reading->began.us;
+
+    map->base.is_known = reading->feed != NULL && reading->now.us != 0;
+    map->base.settled.us = reading->now.us + took_us + SETTLE_US;
+    if (map->base.is_known)
+        map->base.feed = *reading->feed;
+    map->body_is_settled = false;
+}
+
+/*
+ * A read that began too early to be served is taken in all the same: from now on changes
+ * find their seats, and so the next loading is complete.
+ */
+static void
+load_locked(struct seat_maps *maps, struct event_map *map, struct map_state *fresh,
+            const struct seat_map_reading *reading)
+{
+    struct load_listener self = { { found_by_reading }, maps, map };
+
+    if (reading->began.us < map->made_at.us || reading->began.us <= map->read_at.us)
+        return;
+    bool changed = map_state_merge(&map->state, fresh, next_position(maps), &self.listener);
+    map->read_at = reading->began;
+    take_base_locked(map, reading);
+    if (changed && map->watcher != NULL)
+        map->watcher->counted(map->watcher);
+}
+
 bool
 seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,
-               const struct pg_result *seats, const struct pg_result *areas, struct mono_time began)
+               const struct pg_result *seats, const struct pg_result *areas,
+               const struct seat_map_reading *reading)
 {
     struct map_state fresh;
-    struct event_map *map = map_find(maps, org, event, false);
+    struct event_map *map = map_find(maps, org, event, FIND_THERE);
     if (map == NULL)
         return true; /* it was dropped meanwhile; the next get makes another */
     lock_take(&map->lock);
@@ -360,128 +568,180 @@ seat_maps_load(struct seat_maps *maps, struct slice org, struct slice event,
     lock_drop(&map->lock);
     bool read = map_state_read(&fresh, known, seats, areas);
     layout_put(known);
-    if (!read) {
-        map_put(map);
+    if (read) {
+        lock_take(&map->lock);
+        load_locked(maps, map, &fresh, reading);
+        lock_drop(&map->lock);
+        map_state_fini(&fresh);
+    }
+    map_put(map);
+    return read;
+}
+
+/* --- watching ----------------------------------------------------------------------- */
+
+bool
+seat_maps_watch(struct seat_maps *maps, struct slice org, struct slice event,
+                struct seat_map_watcher *watcher)
+{
+    struct event_map *map = map_find(maps, org, event, FIND_OR_MAKE_AND_PIN);
+    if (map == NULL)
         return false;
-    }
     lock_take(&map->lock);
-    /*
-     * A read that began too early to be served is taken in all the same: from now on changes
-     * find their seats, and so the next loading is complete.
-     */
-    if (began.us >= map->made_at.us && began.us > map->read_at.us) {
-        map_state_merge(&map->state, &fresh, next_position(maps));
-        map->read_at = began;
-    }
+    map->watcher = watcher;
     lock_drop(&map->lock);
-    map_state_fini(&fresh);
     map_put(map);
     return true;
 }
 
+void
+seat_maps_unwatch(struct seat_maps *maps, struct slice org, struct slice event)
+{
+    struct event_map *map = map_find(maps, org, event, FIND_THERE);
+    hf_assert(map != NULL && map->is_pinned);
+    lock_take(&map->lock);
+    map->watcher = NULL;
+    lock_drop(&map->lock);
+    lock_take(&maps->lock);
+    map->is_pinned = false;
+    DL_APPEND(maps->order, map);
+    lock_drop(&maps->lock);
+    map_put(map);
+}
+
+bool
+seat_maps_count(struct seat_maps *maps, struct slice org, struct slice event, struct db_time now,
+                struct seat_map_counts *counts)
+{
+    struct event_map *map = map_find(maps, org, event, FIND_THERE);
+    if (map == NULL)
+        return false;
+    lock_take(&map->lock);
+    bool is_loaded = map->state.layout != NULL;
+    if (is_loaded)
+        map_state_count(&map->state, now, counts);
+    lock_drop(&map->lock);
+    map_put(map);
+    return is_loaded;
+}
+
 /* --- reading ------------------------------------------------------------------------ */
 
+/* What the map is in public now; as told as the request lets it be. */
 static void
-write_version(const struct seat_maps *maps, uint64_t position, char text[VERSION_TEXT_BYTES])
+version_locked(const struct seat_maps *maps, const struct event_map *map,
+               const struct seat_map_request *request, struct map_version *version)
 {
-    snprintf(text, VERSION_TEXT_BYTES, "%s-%llu", maps->boot, (unsigned long long)position);
+    memcpy(version->boot, maps->boot, sizeof(version->boot));
+    version->position = map->state.position;
+    version->is_told = request->feed != NULL && request->now.us != 0 && is_whole_locked(maps, map);
+    if (!version->is_told)
+        return;
+    version->at = request->now;
+    version->feed = *request->feed;
 }
 
 static void
-write_etag(const struct seat_maps *maps, struct slice event, uint64_t position,
-           struct seat_map_reply *reply)
+write_etag(struct slice event, const char *version, struct seat_map_reply *reply)
 {
-    char version[VERSION_TEXT_BYTES];
-
-    write_version(maps, position, version);
     snprintf(reply->etag, sizeof(reply->etag), "W/\"%.*s-%s\"", SLICE_ARG(event), version);
 }
 
-/* The position that a version of ours names; false: it is none of this process. */
-static bool
-parse_version(const struct seat_maps *maps, struct slice text, uint64_t *position)
+/* What this reader has; *version must stay. */
+static struct map_reader
+reader_of_locked(const struct seat_maps *maps, const struct event_map *map,
+                 const struct seat_map_request *request, struct map_version *version)
 {
-    size_t head = BOOT_TEXT_BYTES - 1;
-    uint64_t number = 0;
+    struct map_reader nobody = { .has_nothing = true };
 
-    if (text.len < head + 2 || text.len > head + 20 || memcmp(text.ptr, maps->boot, head) != 0 ||
-        text.ptr[head] != '-')
-        return false;
-    for (size_t i = head + 1; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
-            return false;
-        number = number * 10 + (uint64_t)(text.ptr[i] - '0');
+    if (request->since.len == 0 || !version_parse(request->since, version))
+        return nobody;
+    if (strcmp(version->boot, maps->boot) == 0) {
+        if (version->position < map->state.floor || version->position > map->state.position)
+            return nobody;
+        return (struct map_reader){ .position = version->position };
     }
-    *position = number;
-    return true;
+    if (request->feed == NULL || !is_whole_locked(maps, map) ||
+        !base_is_in(&map->base, version, request->feed))
+        return nobody;
+    return (struct map_reader){ .position = map->state.floor, .feed = &version->feed };
 }
 
-/* What changed since when is to be told; 0: the whole. */
-static uint64_t
-since_locked(const struct seat_maps *maps, const struct event_map *map, struct slice since)
+/* The end of the quoted tag that begins as `tag` does, if the list at `at` begins with it. */
+static const char *
+end_of_tag(struct slice list, const char *at, const char *tag)
 {
-    uint64_t position;
+    const char *rest = at + strlen(tag);
+    const char *end = list.ptr + list.len;
 
-    if (since.len == 0 || !parse_version(maps, since, &position) || position < map->state.floor ||
-        position > map->state.position)
-        return 0;
-    return position;
+    if (rest >= end || (*rest != '"' && *rest != '-'))
+        return NULL;
+    return memchr(rest, '"', (size_t)(end - rest));
 }
 
-/* If-None-Match compares weakly: our quoted part anywhere in the list, or *. */
+/*
+ * If-None-Match compares weakly: any version of ours of this position, anywhere in the list, or *.
+ * The client's tag is as good as ours, and is told back.
+ */
 static bool
-is_still_true(struct slice if_none_match, const char *etag)
+is_still_true(const struct seat_maps *maps, const struct event_map *map,
+              const struct seat_map_request *request, struct seat_map_reply *reply)
 {
-    const char *quoted = etag + 2; /* after W/ */
+    struct slice list = request->if_none_match;
+    char tag[ID_BYTES_MAX + 64];
+    const char *at = list.ptr;
 
-    if (if_none_match.len == 0)
+    if (list.len == 0)
         return false;
-    return slice_is(if_none_match, "*") ||
-           memmem(if_none_match.ptr, if_none_match.len, quoted, strlen(quoted)) != NULL;
+    snprintf(tag, sizeof(tag), "\"%.*s-%s-%llu", SLICE_ARG(request->event), maps->boot,
+             (unsigned long long)map->state.position);
+    snprintf(reply->etag, sizeof(reply->etag), "W/%s\"", tag);
+    if (slice_is(list, "*"))
+        return true;
+    while ((at = memmem(at, (size_t)(list.ptr + list.len - at), tag, strlen(tag))) != NULL) {
+        const char *end = end_of_tag(list, at, tag);
+        if (end != NULL && (size_t)(end - at) < sizeof(reply->etag) - 4) {
+            snprintf(reply->etag, sizeof(reply->etag), "W/%.*s\"", (int)(end - at), at);
+            return true;
+        }
+        at++;
+    }
+    return false;
+}
+
+/*
+ * Whether a body says of itself what other nodes can tell a difference from, as far as it can: one
+ * that was written too soon after a loading is written once more. On a loop it is good enough.
+ */
+static bool
+body_is_told_locked(const struct seat_maps *maps, const struct event_map *map,
+                    const struct seat_map_request *request)
+{
+    return map->body_is_settled || request->feed == NULL || !map->base.is_known ||
+           request->now.us < map->base.settled.us || !is_whole_locked(maps, map);
 }
 
 static bool
-body_is_ready_locked(const struct event_map *map, const struct seat_map_request *request)
+body_is_ready_locked(const struct seat_maps *maps, const struct event_map *map,
+                     const struct seat_map_request *request)
 {
     uint64_t least = request->at_least != 0 ? request->at_least : map->state.position;
 
-    if (map->plain == NULL || map->body_position < least)
+    if (map->plain == NULL || map->body_position < least ||
+        !body_is_told_locked(maps, map, request))
         return false;
     return !request->gzip || map->gzip != NULL || map->plain->len < GZIP_LEAST_BYTES;
 }
 
 static void
-give_body_locked(const struct seat_maps *maps, struct event_map *map,
-                 const struct seat_map_request *request, struct seat_map_reply *reply)
+give_body_locked(struct event_map *map, const struct seat_map_request *request,
+                 struct seat_map_reply *reply)
 {
     bool gzip = request->gzip && map->gzip != NULL;
 
     reply->gzip = gzip;
     reply->body = http_body_get(gzip ? map->gzip : map->plain);
-    write_etag(maps, request->event, map->body_position, reply);
-}
-
-static struct http_body *
-render_snapshot(const struct seat_maps *maps, struct snapshot *shot, struct slice event)
-{
-    char version[VERSION_TEXT_BYTES];
-
-    write_version(maps, shot->position, version);
-    return render_body(shot, event, version);
-}
-
-/* Puts what was written in the place of what was there. */
-static void
-keep_body_locked(struct event_map *map, struct http_body *plain, struct http_body *gzip,
-                 uint64_t position)
-{
-    if (map->plain != NULL)
-        http_body_put(map->plain);
-    if (map->gzip != NULL)
-        http_body_put(map->gzip);
-    map->plain = plain;
-    map->gzip = gzip;
-    map->body_position = position;
+    write_etag(request->event, map->body_version, reply);
 }
 
 /* Writes the whole map with the lock given up meanwhile. False: no memory. */
@@ -489,24 +749,32 @@ static bool
 render_locked(const struct seat_maps *maps, struct event_map *map,
               const struct seat_map_request *request)
 {
+    static const struct map_reader nobody = { .has_nothing = true };
+    struct map_version version;
     struct snapshot shot;
     struct http_body *gzip = NULL;
+    char text[VERSION_TEXT_BYTES];
 
-    if (!snapshot_take(&shot, &map->state, 0))
+    version_locked(maps, map, request, &version);
+    bool is_settled = version.is_told && request->now.us >= map->base.settled.us;
+    if (!snapshot_take(&shot, &map->state, &nobody))
         return false;
     map->rendering = true;
     lock_drop(&map->lock);
 
-    uint64_t position = shot.position;
-    struct http_body *plain = render_snapshot(maps, &shot, request->event);
+    version_write(&version, text);
+    struct http_body *plain = render_body(&shot, request->event, text);
     if (plain != NULL && request->gzip && plain->len >= GZIP_LEAST_BYTES)
         gzip = render_gzip(plain);
     snapshot_fini(&shot);
 
     lock_take(&map->lock);
     map->rendering = false;
-    if (plain != NULL)
-        keep_body_locked(map, plain, gzip, position);
+    if (plain != NULL) {
+        keep_body_locked(map, plain, gzip, version.position);
+        memcpy(map->body_version, text, sizeof(text));
+        map->body_is_settled = is_settled;
+    }
     pthread_cond_broadcast(&map->rendered);
     return plain != NULL && (gzip != NULL || !request->gzip || plain->len < GZIP_LEAST_BYTES);
 }
@@ -520,37 +788,49 @@ whole_locked(const struct seat_maps *maps, struct event_map *map,
 
     if (wish.at_least == 0)
         wish.at_least = map->state.position;
-    while (!body_is_ready_locked(map, &wish)) {
+    while (!body_is_ready_locked(maps, map, &wish)) {
         if (!wish.may_render) {
             reply->position = wish.at_least;
             return SEAT_MAP_RENDER;
         }
         if (map->rendering)
             lock_wait(&map->lock, &map->rendered, RENDER_WAIT_US);
-        else if (!render_locked(maps, map, &wish) && !body_is_ready_locked(map, &wish))
+        else if (!render_locked(maps, map, &wish) && !body_is_ready_locked(maps, map, &wish))
             return SEAT_MAP_LOAD; /* no memory: the caller gives up after a few of these */
     }
-    give_body_locked(maps, map, &wish, reply);
+    give_body_locked(map, &wish, reply);
     return SEAT_MAP_BODY;
 }
 
-/* What changed since then; small ones are written at once, wherever we are. */
+/* On a loop only what is written in some microseconds. */
+static bool
+is_small_locked(const struct event_map *map, const struct map_reader *reader)
+{
+    uint32_t most = reader->feed != NULL ? LOOP_LOOKS_MAX : LOOP_SEATS_MAX;
+
+    return snapshot_count(&map->state, reader, most + 1) <= most;
+}
+
+/* What the reader lacks; a small one is written at once, wherever we are. */
 static enum seat_map_answer
-delta_locked(const struct seat_maps *maps, struct event_map *map, uint64_t since,
+delta_locked(const struct seat_maps *maps, struct event_map *map, const struct map_reader *reader,
              const struct seat_map_request *request, struct seat_map_reply *reply)
 {
+    struct map_version version;
     struct snapshot shot;
+    char text[VERSION_TEXT_BYTES];
 
-    if (!request->may_render &&
-        snapshot_count(&map->state, since, LOOP_SEATS_MAX + 1) > LOOP_SEATS_MAX) {
+    if (!request->may_render && !is_small_locked(map, reader)) {
         reply->position = map->state.position;
         return SEAT_MAP_RENDER;
     }
-    if (!snapshot_take(&shot, &map->state, since))
+    version_locked(maps, map, request, &version);
+    if (!snapshot_take(&shot, &map->state, reader))
         return SEAT_MAP_LOAD;
     lock_drop(&map->lock);
-    write_etag(maps, request->event, shot.position, reply);
-    struct http_body *plain = render_snapshot(maps, &shot, request->event);
+    version_write(&version, text);
+    write_etag(request->event, text, reply);
+    struct http_body *plain = render_body(&shot, request->event, text);
     struct http_body *gzip = plain != NULL && request->gzip && plain->len >= GZIP_LEAST_BYTES
                                  ? render_gzip(plain)
                                  : NULL;
@@ -567,24 +847,29 @@ static enum seat_map_answer
 answer_locked(struct seat_maps *maps, struct event_map *map, const struct seat_map_request *request,
               struct seat_map_reply *reply)
 {
+    struct map_version since;
+
     if (!may_serve_locked(maps, map, request))
         return SEAT_MAP_LOAD;
     if (request->now.us >= map->state.next_end.us)
         map_state_sweep(&map->state, request->now, next_position(maps));
-    write_etag(maps, request->event, map->state.position, reply);
-    if (is_still_true(request->if_none_match, reply->etag))
+    if (is_still_true(maps, map, request, reply))
         return SEAT_MAP_NOT_MODIFIED;
-    uint64_t since = since_locked(maps, map, request->since);
-    return since == 0 ? whole_locked(maps, map, request, reply)
-                      : delta_locked(maps, map, since, request, reply);
+    struct map_reader reader = reader_of_locked(maps, map, request, &since);
+    return reader.has_nothing ? whole_locked(maps, map, request, reply)
+                              : delta_locked(maps, map, &reader, request, reply);
 }
 
 enum seat_map_answer
 seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
               struct seat_map_reply *reply)
 {
-    memset(reply, 0, sizeof(*reply));
-    struct event_map *map = map_find(maps, request->org, request->event, request->may_render);
+    reply->body = NULL; /* field by field: the tag is long */
+    reply->gzip = false;
+    reply->position = 0;
+    reply->etag[0] = '\0';
+    struct event_map *map = map_find(maps, request->org, request->event,
+                                     request->may_render ? FIND_OR_MAKE : FIND_THERE);
     if (map == NULL)
         return SEAT_MAP_LOAD;
     map_used(maps, map);

@@ -93,6 +93,13 @@ later(void)
     return next;
 }
 
+static bool
+load_rows(struct house *house, struct slice which, struct mono_time began)
+{
+    struct seat_map_reading reading = { .began = began };
+    return seat_maps_load(house->maps, org, which, house->seats, house->areas, &reading);
+}
+
 /* What a GET that needs a load does; rows as they are in the house. */
 static void
 load_event(struct house *house, struct slice which)
@@ -101,7 +108,7 @@ load_event(struct house *house, struct slice which)
     struct seat_map_request wish = { .event = which, .may_render = true };
     assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_LOAD);
     house->began = later();
-    assert_true(seat_maps_load(house->maps, org, which, house->seats, house->areas, house->began));
+    assert_true(load_rows(house, which, house->began));
 }
 
 static cJSON *
@@ -153,9 +160,27 @@ static void
 change(struct house *house, const char *seat, enum seat_status status, int64_t version,
        int64_t until)
 {
-    struct seat_key key = { org, event, slice_of(seat) };
-    struct seat_view view = { .status = status, .version = version, .held_until = { until } };
-    seat_maps_apply(house->maps, &key, &view);
+    struct feed_change change = { .kind = FEED_SEAT,
+                                  .status = status,
+                                  .org = org,
+                                  .event = event,
+                                  .item = slice_of(seat),
+                                  .version = version,
+                                  .held_until = { until } };
+    seat_maps_take(house->maps, &change, (struct feed_mark){ 0 }, NULL);
+}
+
+static void
+change_floor(struct house *house, int64_t held, int64_t sold, int64_t version)
+{
+    struct feed_change change = { .kind = FEED_AREA,
+                                  .org = org,
+                                  .event = event,
+                                  .item = SLICE_LITERAL("floor"),
+                                  .version = version,
+                                  .held = held,
+                                  .sold = sold };
+    seat_maps_take(house->maps, &change, (struct feed_mark){ 0 }, NULL);
 }
 
 /* --- loading -------------------------------------------------------------- */
@@ -226,8 +251,8 @@ areas_show_what_is_left(void **state)
     struct house *house = *state;
     three_seats(house);
     load_event(house, event);
-    seat_maps_area(house->maps, org, event, slice_of("floor"), 4, 3, 6);
-    seat_maps_area(house->maps, org, event, slice_of("floor"), 9, 1, 6); /* not newer */
+    change_floor(house, 4, 3, 6);
+    change_floor(house, 9, 1, 6); /* not newer */
     cJSON *map = get(house, NULL);
     const cJSON *area = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(map, "areas"), 0);
     assert_string_equal(text(area, "name"), "The \"floor\"");
@@ -249,11 +274,11 @@ a_change_during_the_first_loading_is_not_lost(void **state)
     assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_LOAD);
     struct mono_time began = mono_now();
     change(house, "A", SEAT_HELD, 1, NOW + 5000000);
-    assert_true(seat_maps_load(house->maps, org, event, house->seats, house->areas, began));
+    assert_true(load_rows(house, event, began));
     assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_LOAD);
     /* From now on changes are taken in, so the second loading can be as old as it likes. */
     change(house, "A", SEAT_HELD, 1, NOW + 5000000);
-    assert_true(seat_maps_load(house->maps, org, event, house->seats, house->areas, later()));
+    assert_true(load_rows(house, event, later()));
     cJSON *map = get(house, NULL);
     assert_string_equal(text(seat_at(map, 0), "status"), "held");
     cJSON_Delete(map);
@@ -587,7 +612,7 @@ the_etag_is_good_for_a_304_until_something_changes(void **state)
 {
     struct house *house = *state;
     struct seat_map_reply first, reply;
-    char list[300];
+    char list[sizeof(first.etag) + 16];
     three_seats(house);
     load_event(house, event);
     assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &first),
@@ -750,8 +775,7 @@ read_for_a_while(void *argument)
             http_body_put(reply.body);
             break;
         case SEAT_MAP_LOAD:
-            assert_true(
-                seat_maps_load(house->maps, org, event, house->seats, house->areas, mono_now()));
+            assert_true(load_rows(house, event, mono_now()));
             break;
         case SEAT_MAP_NOT_MODIFIED:
         case SEAT_MAP_RENDER:
