@@ -62,10 +62,9 @@ class Cluster:
         return troubles
 
     def whole(self):
-        """Every node runs. One that was killed comes back under a new name: the old one is taken for ten seconds."""
+        """Every node runs, and is asked."""
         for node in self.nodes:
             if not node.running:
-                node.node_id = f"node-{uuid.uuid4().hex[:8]}"
                 node.start()
             node.resume()
         self.await_up()
