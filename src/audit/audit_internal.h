@@ -38,12 +38,13 @@ struct stream {
 };
 
 /* Declares `cursor` for `sql` with two text parameters (org, event; empty: all). */
-void stream_open(struct stream *stream, struct pg *pg, const char *cursor, const char *sql,
-                 struct slice org, struct slice event, struct mono_time deadline);
-void stream_close(struct stream *stream); /* frees rows; the cursor ends with the transaction */
+void audit_stream_open(struct stream *stream, struct pg *pg, const char *cursor, const char *sql,
+                       struct slice org, struct slice event, struct mono_time deadline);
+void
+audit_stream_close(struct stream *stream); /* frees rows; the cursor ends with the transaction */
 /* True: there is a row at stream->at of stream->rows, and it is of `key` (NULL: of any). */
-bool stream_has(const struct stream *stream, const struct audit_key *key);
-void stream_next(struct stream *stream);
+bool audit_stream_has(const struct stream *stream, const struct audit_key *key);
+void audit_stream_next(struct stream *stream);
 
 /* --- story.c ------------------------------------------------------------------ */
 

@@ -46,13 +46,13 @@ check_seat_row(struct story *story, const struct pg_result *rows, int row)
 static void
 check_seat(struct story *story, struct stream *seats)
 {
-    if (!stream_has(seats, story->key)) {
+    if (!audit_stream_has(seats, story->key)) {
         story_wrong(story, "seat_missing", NULL, "the audit log knows a seat that is not in seats");
         return;
     }
     story->report->seats++;
     check_seat_row(story, seats->rows, seats->at);
-    stream_next(seats);
+    audit_stream_next(seats);
 }
 
 /* How many of a hold's lives, or lines, ended which way. */
@@ -88,7 +88,7 @@ take_lines(struct story *story, struct stream *lines, const struct uuid *hold)
 {
     struct ends ends = { { 0 } };
 
-    while (stream_has(lines, story->key)) {
+    while (audit_stream_has(lines, story->key)) {
         struct uuid of = pg_get_uuid(lines->rows, lines->at, LINE_HOLD);
         if (!uuid_equal(&of, hold))
             break;
@@ -96,7 +96,7 @@ take_lines(struct story *story, struct stream *lines, const struct uuid *hold)
         ends.count[end]++;
         if (end == LIFE_ACTIVE)
             check_living_line(story, lines, hold);
-        stream_next(lines);
+        audit_stream_next(lines);
     }
     return ends;
 }
@@ -138,8 +138,8 @@ check_lines(struct story *story, struct stream *lines)
 
     if (story->life_count > 1)
         qsort(story->lives, (size_t)story->life_count, sizeof(*story->lives), compare_lives);
-    while (at < story->life_count || stream_has(lines, story->key)) {
-        bool has_line = stream_has(lines, story->key);
+    while (at < story->life_count || audit_stream_has(lines, story->key)) {
+        bool has_line = audit_stream_has(lines, story->key);
         struct uuid of_line =
             has_line ? pg_get_uuid(lines->rows, lines->at, LINE_HOLD) : (struct uuid){ { 0 } };
         struct uuid hold = at < story->life_count ? story->lives[at].hold : of_line;

@@ -65,8 +65,8 @@ fetch(struct stream *stream)
 }
 
 void
-stream_open(struct stream *stream, struct pg *pg, const char *cursor, const char *sql,
-            struct slice org, struct slice event, struct mono_time deadline)
+audit_stream_open(struct stream *stream, struct pg *pg, const char *cursor, const char *sql,
+                  struct slice org, struct slice event, struct mono_time deadline)
 {
     char text[2048];
     char org_text[ID_BYTES_MAX + 1], event_text[ID_BYTES_MAX + 1];
@@ -86,19 +86,19 @@ stream_open(struct stream *stream, struct pg *pg, const char *cursor, const char
 }
 
 void
-stream_close(struct stream *stream)
+audit_stream_close(struct stream *stream)
 {
     pg_result_free(&stream->rows);
 }
 
 bool
-stream_has(const struct stream *stream, const struct audit_key *key)
+audit_stream_has(const struct stream *stream, const struct audit_key *key)
 {
     return !stream->ended && (key == NULL || audit_key_compare(&stream->key, key) == 0);
 }
 
 void
-stream_next(struct stream *stream)
+audit_stream_next(struct stream *stream)
 {
     if (++stream->at < stream->count)
         read_key(stream);

@@ -50,9 +50,9 @@ replay(struct streams *streams, struct audit_report *report)
 
     while (worst(streams) == PG_DONE && !story.failed && next_key(streams, &key)) {
         story_begin(&story, report, &key);
-        while (stream_has(&streams->entries, &key)) {
+        while (audit_stream_has(&streams->entries, &key)) {
             story_tell(&story, streams->entries.rows, streams->entries.at);
-            stream_next(&streams->entries);
+            audit_stream_next(&streams->entries);
         }
         ending_check(&story, &streams->seats, &streams->lines);
     }
@@ -67,20 +67,20 @@ replay_seats(struct pg *pg, struct slice org, struct slice event, struct mono_ti
 {
     struct streams streams = { 0 };
 
-    stream_open(&streams.entries, pg, "audit_entries", pg_report_text(REPORT_AUDIT_ENTRIES), org,
-                event, deadline);
+    audit_stream_open(&streams.entries, pg, "audit_entries", pg_report_text(REPORT_AUDIT_ENTRIES),
+                      org, event, deadline);
     if (streams.entries.outcome == PG_DONE)
-        stream_open(&streams.seats, pg, "audit_seats", pg_report_text(REPORT_AUDIT_SEATS), org,
-                    event, deadline);
+        audit_stream_open(&streams.seats, pg, "audit_seats", pg_report_text(REPORT_AUDIT_SEATS),
+                          org, event, deadline);
     if (worst(&streams) == PG_DONE)
-        stream_open(&streams.lines, pg, "audit_lines", pg_report_text(REPORT_AUDIT_LINES), org,
-                    event, deadline);
+        audit_stream_open(&streams.lines, pg, "audit_lines", pg_report_text(REPORT_AUDIT_LINES),
+                          org, event, deadline);
     enum pg_outcome outcome = worst(&streams);
     if (outcome == PG_DONE)
         outcome = replay(&streams, report);
-    stream_close(&streams.entries);
-    stream_close(&streams.seats);
-    stream_close(&streams.lines);
+    audit_stream_close(&streams.entries);
+    audit_stream_close(&streams.seats);
+    audit_stream_close(&streams.lines);
     return outcome;
 }
 
