@@ -21,6 +21,8 @@
 #include "commands.h"
 #include "holdfast/api.h"
 #include "holdfast/desk.h"
+#include "holdfast/fanout.h"
+#include "holdfast/feed.h"
 #include "holdfast/log.h"
 #include "holdfast/repair.h"
 #include "holdfast/thread.h"
@@ -30,6 +32,7 @@
 #define DRAIN_LOOK_US     (5 * TIME_US_PER_MS)
 #define CLOSE_WAIT_US     (100 * TIME_US_PER_MS)
 #define STOP_SHARE        20 /* one part in so many of drain_timeout is for stopping the rooms */
+#define AWAIT_TRUST_US    (1 * (int64_t)TIME_US_PER_S)
 #define ERROR_BYTES       512
 
 struct server {
@@ -200,6 +203,8 @@ forget_everything(void *context)
         events_forget(node->events);
     if (node->maps != NULL)
         seat_maps_forget(node->maps);
+    if (node->feed != NULL)
+        feed_break(node->feed);
     warm_tier_distrust(node->tier, "Postgres is another one");
 }
 
@@ -292,9 +297,33 @@ start_memory(struct node *node)
     node->hot = hot_table_new(&limits);
     node->events = events_new();
     node->maps = seat_maps_new((int)config->maps_max);
-    if (node->hot == NULL || node->events == NULL || node->maps == NULL)
+    node->feed = feed_new(node, config->feed_log_max);
+    if (node->hot == NULL || node->events == NULL || node->maps == NULL || node->feed == NULL)
         return failed("the tables in memory");
     pg_identity_on_change(node->identity, forget_everything, node);
+    return true;
+}
+
+/* Among the living nodes, heard by them and hearing them. */
+static bool
+start_among_peers(struct server *server)
+{
+    struct node *node = &server->node;
+    char error[ERROR_BYTES] = "";
+
+    server->upkeep = upkeep_join(node, error, sizeof(error));
+    if (server->upkeep != NULL) {
+        feed_start(node->feed, upkeep_incarnation(server->upkeep));
+        node->fanout = fanout_start(node, upkeep_incarnation(server->upkeep), error, sizeof(error));
+    }
+    if (node->fanout == NULL) {
+        fprintf(stderr, "holdfast serve: %s\n", error);
+        return false;
+    }
+    if (!upkeep_start(server->upkeep))
+        return failed("upkeep");
+    if (!fanout_await_trust(node->fanout, AWAIT_TRUST_US))
+        LOG_EVENT(LOG_WARN, "peers_not_heard", log_text("hint", "memory refuses by lease"));
     return true;
 }
 
@@ -302,7 +331,6 @@ static bool
 start_threads(struct server *server)
 {
     struct node *node = &server->node;
-    char error[ERROR_BYTES] = "";
 
     node->engine = engine_start(node);
     if (node->engine == NULL)
@@ -310,11 +338,8 @@ start_threads(struct server *server)
     node->desk = desk_start(node);
     if (node->desk == NULL)
         return failed("the desk");
-    server->upkeep = upkeep_start(node, error, sizeof(error));
-    if (server->upkeep == NULL) {
-        fprintf(stderr, "holdfast serve: %s\n", error);
+    if (!start_among_peers(server))
         return false;
-    }
     if (!upkeep_warm_start(node))
         LOG_EVENT(LOG_WARN, "cold_start", log_text("hint", "memory fills by and by"));
     server->repair = repair_start(node);
@@ -413,6 +438,8 @@ stop_rooms(struct server *server, struct mono_time deadline)
         engine_stop(&node->engine, deadline);
     if (server->acceptor != NULL)
         acceptor_stop(&server->acceptor);
+    fanout_stop(&node->fanout, !node_is_in_doubt(node));
+    feed_free(&node->feed);
     if (node->maps != NULL)
         seat_maps_free(&node->maps);
     if (node->events != NULL)

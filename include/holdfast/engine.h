@@ -3,7 +3,7 @@
  *
  * The way of one op: engine_submit asks memory and claims seats (refused, parked,
  * or on to the queue) -> a worker takes all that waits as one batch -> one
- * transaction -> settle memory, tell map and Redis -> finish and send.
+ * transaction -> settle memory and Redis, tell the feed -> finish and send.
  *
  * Threads:  engine_submit from any thread, never blocks on I/O.
  * Limits:   the queue is bounded by time (pace.c) and by queue_max: what can't be
@@ -14,10 +14,13 @@
 #ifndef HOLDFAST_ENGINE_H
 #define HOLDFAST_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "holdfast/clock.h"
 #include "holdfast/cold.h"
 #include "holdfast/config.h"
 #include "holdfast/events.h"
+#include "holdfast/feed.h"
 #include "holdfast/hot_table.h"
 #include "holdfast/op.h"
 #include "holdfast/seat_map.h"
@@ -38,7 +41,16 @@ struct node {
     struct streams *streams;
     struct engine *engine;
     struct desk *desk;
+    _Atomic int64_t doubts; /* transactions whose outcome is being asked for */
 };
+
+/* True while this node doesn't know what became of a transaction of its own: then memory may miss
+ * something, here and at its peers, however recent. */
+static inline bool
+node_is_in_doubt(const struct node *node)
+{
+    return atomic_load(&node->doubts) > 0;
+}
 
 struct engine; /* opaque */
 
@@ -69,9 +81,6 @@ bool engine_store_is_up(const struct engine *engine);
  * either, it hangs: a transaction that waits for locks alone looks the same to its worker.
  */
 void engine_store_is_silent(struct engine *engine, bool silent);
-/* True while this node doesn't know what became of a transaction of its own: then memory may miss
- * something, however recent. */
-bool engine_is_in_doubt(const struct engine *engine);
 /*
  * The outcome of a transaction that another lane ran was lost: memory is doubted now, and once more
  * when it was learned, which is seen to here. One transaction at a time of each thread of the desk,
@@ -98,17 +107,13 @@ int64_t engine_key_lock(struct slice org, struct slice user, struct slice method
 struct hold_view *hold_view_from_rows(struct arena *arena, const struct pg_result *rows, int first,
                                       int last);
 
-/* --- news for memory ------------------------------------------------------ */
+/* --- changes made outside the engine ------------------------------------------- */
 
-/* One seat as a committed statement returned it. Slices are borrowed. */
-struct seat_news {
-    struct slice org, event, seat;
-    struct seat_view view;
-    struct slice hold_user; /* empty: nobody */
-};
-
-/* Tells hot table and map of committed changes made outside the engine (block, import, removal). */
-void engine_tell(struct node *node, const struct seat_news *news, int count,
+/*
+ * Tells hot table, events and feed what a transaction of the desk changed (block, import, removal,
+ * PUT), after it was committed and before it is answered. began: when it began.
+ */
+void engine_tell(struct node *node, const struct feed_change *changes, int count,
                  struct mono_time began);
 
 #endif

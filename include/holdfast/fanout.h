@@ -14,14 +14,19 @@
  *
  * TRUST. Memory refuses without a lease while nothing can have been missed: the table of nodes in
  * Postgres was read at most 2 s ago and has this very incarnation, this node is in no doubt about a
- * commit of its own, and every other node of the table was heard less than FANOUT_SILENCE_US ago,
- * without a gap, in no doubt, over a subscription that hears this node's own heartbeats as well.
- * With nobody else in the table nothing needs to be heard. Otherwise (not trusted) a refusal rests
- * on a read of Postgres begun at most hot_lease ago. To become trusted is a distrust: what memory
- * knew rests on reads before that. A gap while trusted is a distrust as well.
+ * commit of its own, and every other node was heard less than FANOUT_SILENCE_US ago, in no doubt,
+ * over a subscription that hears this node's own heartbeats as well. The others are those of the
+ * table and those who speak, without those who said farewell; with none of them nothing needs to be
+ * heard. Otherwise (not trusted) a refusal rests on a read of Postgres begun at most hot_lease ago.
  *
- * So a stale refusal lasts at most FANOUT_SILENCE_US + hot_lease after the change was committed,
- * and a grant never comes from here.
+ * To become trusted is a distrust: what memory knew rests on reads before that. So it is when
+ * something was missed while trusted: a gap, a node that fell silent outside the table or came back
+ * under another incarnation without a farewell, an incarnation that was drawn and not heard from
+ * its first record on. One that was needs no distrust, nor does one that said farewell.
+ *
+ * So a stale refusal lasts at most a second after a change by a node that was heard (the longer of
+ * FANOUT_SILENCE_US and hot_lease), and 2 s after one by a newcomer that couldn't be heard. A grant
+ * never comes from here.
  *
  * Threads:  fanout_know_nodes and fanout_judge from upkeep's; the readers from any.
  * Locks:    NODES, then FEED and what lies behind it; never across I/O.
@@ -59,18 +64,28 @@ struct fanout_node {
     char id[ID_BYTES_MAX + 1];
     int64_t incarnation;
 };
-/*
- * The table's other nodes by a read that began at `began`. mine: it has this node under its own
- * incarnation. newest: the last incarnation that was ever drawn (moved: somebody was here, be it for
- * a moment). incarnation: this node's own, another one after it had to join anew.
- */
-void fanout_know_nodes(struct fanout *fanout, const struct fanout_node *others, int count,
-                       bool mine, int64_t incarnation, int64_t newest, struct mono_time began);
-/* The table can't be read (its reader is not connected): not trusted until it was. */
+/* What one read of the table said. */
+struct fanout_table {
+    struct mono_time began;   /* the read */
+    int64_t system, database; /* which database it was: system identifier and oid */
+    int64_t incarnation;      /* this node's own, another one after it had to join anew */
+    bool mine;                /* the table has this node under that incarnation */
+    bool too_many;            /* there are more than FEED_NODES_MAX others */
+    int64_t newest; /* the last incarnation that was ever drawn: moved, somebody was here, be it for
+                       a moment */
+    int count;
+    struct fanout_node others[FEED_NODES_MAX];
+};
+/* Before the first one nothing is told or heard. */
+void fanout_know_nodes(struct fanout *fanout, const struct fanout_table *table);
+/* The table can't be read: not trusted until it was. */
 void fanout_table_unreadable(struct fanout *fanout);
 /* Looks whether trust still stands: silence and age are noticed here. Every few milliseconds. */
 void fanout_judge(struct fanout *fanout);
-/* Waits until this node is trusted, at most that long: before the warm start. True: it is. */
+/*
+ * Waits until this node is trusted, at most that long: before the warm start, and before the front
+ * opens, so that peers know of a newcomer before it can commit anything. True: it is.
+ */
 bool fanout_await_trust(struct fanout *fanout, int64_t us);
 bool fanout_is_trusted(struct fanout *fanout);
 

@@ -7,7 +7,7 @@
  * old batch ids and answers, and has the workers plan their statements anew.
  *
  * Callers:  main.
- * Threads:  upkeep_start and upkeep_stop from one thread.
+ * Threads:  all from one thread.
  * Limits:   as many expiries under way as the engine's queue takes; each hold once.
  */
 #ifndef HOLDFAST_UPKEEP_H
@@ -22,11 +22,15 @@
 struct upkeep; /* opaque */
 
 /*
- * Enters this node into the table of living nodes and starts the thread. The node's
- * engine must run. NULL: error says why: another living node has this name, Postgres
- * can't be reached, no memory.
+ * Enters this node into the table of living nodes. NULL: error says why: another living node has
+ * this name, Postgres can't be reached, no memory.
  */
-HF_MUST_CHECK struct upkeep *upkeep_start(struct node *node, char *error, size_t error_bytes);
+HF_MUST_CHECK struct upkeep *upkeep_join(struct node *node, char *error, size_t error_bytes);
+/* Under which number it joined: before upkeep_start. */
+int64_t upkeep_incarnation(const struct upkeep *upkeep);
+/* Starts the thread. The node's engine, desk and fan-out must run. False: no thread; upkeep_stop is
+ * needed in any case. */
+HF_MUST_CHECK bool upkeep_start(struct upkeep *upkeep);
 
 /*
  * Fills the hot table with what is held and sold at events on sale, with timers for holds:
@@ -37,7 +41,7 @@ bool upkeep_warm_start(struct node *node);
 
 /*
  * Stops the thread, waits for the expiries that it handed out, takes this node out of the
- * table; *upkeep becomes NULL. The engine must still run. If something is still under way
+ * table; *upkeep becomes NULL. Engine and fan-out must still run. If something is still under way
  * in engine or desk the row is left to die by itself: what commits later was this node's.
  */
 void upkeep_stop(struct upkeep **upkeep);

@@ -66,6 +66,15 @@ pg_identity_generation(struct pg_identity *identity)
     return atomic_load_explicit(&identity->generation, memory_order_acquire);
 }
 
+int64_t
+pg_identity_system(struct pg_identity *identity)
+{
+    lock_take(&identity->lock);
+    int64_t system_identifier = identity->system_identifier;
+    lock_drop(&identity->lock);
+    return system_identifier;
+}
+
 /* Another server: what its predecessor said is void, its clock too. */
 static void
 announce_locked(struct pg_identity *identity, struct db_clock *clock)

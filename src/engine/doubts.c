@@ -4,8 +4,8 @@
  *
  * A worker asks about its own and does nothing else meanwhile (worker.c). A thread of the desk has
  * reads to answer, so what it doesn't know any more is asked for here, on a connection that is open
- * only then. Until it is known this node is not alone; and when it is, memory is doubted once more:
- * a commit that landed late was told to nobody.
+ * only then. Until it is known this node trusts nobody, and nobody trusts what it says; and when it
+ * is, memory is doubted once more: a commit that landed late was told to nobody.
  */
 #include "engine_internal.h"
 
@@ -34,6 +34,22 @@ struct asker {
     int count;
     bool stopping;
 };
+
+/* Peers hear of it at once: with the next frame, which needn't wait for its time. */
+void
+doubt_begins(struct node *node)
+{
+    atomic_fetch_add(&node->doubts, 1);
+    feed_wake(node->feed);
+}
+
+void
+doubt_is_over(struct node *node)
+{
+    int64_t before = atomic_fetch_sub(&node->doubts, 1);
+    hf_assert(before > 0);
+    feed_wake(node->feed);
+}
 
 static void
 add(struct asker *asker, const struct uuid *batch_id)
@@ -80,7 +96,7 @@ asker_main(void *context)
         if (is_learned(asker, &batch_id)) {
             metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
             memory_doubts(asker->engine->node);
-            atomic_fetch_sub(&asker->engine->doubts, 1);
+            doubt_is_over(asker->engine->node);
         } else {
             add(asker, &batch_id); /* the others have their turn first */
             sleep_us(PAUSE_US);
@@ -104,7 +120,7 @@ engine_may_doubt(struct engine *engine)
 void
 engine_doubts(struct engine *engine, const struct uuid *batch_id)
 {
-    atomic_fetch_add(&engine->doubts, 1);
+    doubt_begins(engine->node);
     memory_doubts(engine->node);
     add(engine->asker, batch_id);
 }

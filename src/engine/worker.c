@@ -118,7 +118,7 @@ worker_doubts(struct worker *worker, const struct uuid *batch_id)
     hf_assert(!worker->in_doubt);
     worker->in_doubt = true;
     worker->doubt = *batch_id;
-    atomic_fetch_add(&worker->engine->doubts, 1);
+    doubt_begins(worker->node);
     memory_doubts(worker->node);
     set_up(worker, false);
 }
@@ -133,7 +133,7 @@ learns_doubt(struct worker *worker, struct mono_time deadline)
     metric_add(METRIC_OUTCOMES_SETTLED_TOTAL, 1);
     memory_doubts(worker->node); /* its ops are gone, so nobody tells memory what it changed */
     worker->in_doubt = false;
-    atomic_fetch_sub(&worker->engine->doubts, 1);
+    doubt_is_over(worker->node);
     return true;
 }
 

@@ -1,9 +1,6 @@
 /*
- * presence.c - this node among the living ones, and what follows when it is alone.
- *
- * Alone, memory needs no lease: nobody else changes anything. So whenever somebody was
- * there beside us, be it for a moment (the sequence of incarnations moved), what memory
- * knows rests on reads before that and is void: distrust first, then trust anew.
+ * presence.c - this node among the living ones. What follows from who else is there decides the
+ * fan-out: it is told each reading of the table.
  *
  * A crashed node's row lives for 10 s. Who starts again under the same name watches that
  * row for two beats: if it moves, the other one lives; if not, it is taken over.
@@ -12,17 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "holdfast/events.h"
+#include "holdfast/fanout.h"
+#include "holdfast/feed.h"
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
-#include "holdfast/seat_map.h"
 #include "upkeep_internal.h"
 
-#define WATCH_US      (2500 * (int64_t)TIME_US_PER_MS) /* two heartbeats, and half of one to be late */
-#define LOOK_US       (100 * TIME_US_PER_MS)
-#define ALONE_READ_US (2 * (int64_t)TIME_US_PER_S)
-#define JOIN_US       (5 * (int64_t)TIME_US_PER_S)
-#define PATIENCE_US   (20 * (int64_t)TIME_US_PER_S)
+#define WATCH_US    (2500 * (int64_t)TIME_US_PER_MS) /* two heartbeats, and half of one to be late */
+#define LOOK_US     (100 * TIME_US_PER_MS)
+#define JOIN_US     (5 * (int64_t)TIME_US_PER_S)
+#define PATIENCE_US (20 * (int64_t)TIME_US_PER_S)
 
 /* --- joining -------------------------------------------------------------------- */
 
@@ -115,7 +111,6 @@ presence_join(struct upkeep *upkeep, char *error, size_t error_bytes)
         join = join_patiently(upkeep, seen_at);
     switch (join) {
     case JOIN_DONE:
-        upkeep->newest = upkeep->incarnation;
         LOG_EVENT(LOG_INFO, "joined", log_int("incarnation", upkeep->incarnation));
         return true;
     case JOIN_NAME_TAKEN:
@@ -131,57 +126,58 @@ presence_join(struct upkeep *upkeep, char *error, size_t error_bytes)
     return false;
 }
 
-/* --- alone or not ------------------------------------------------------------------ */
-
-static void
-void_memory(struct upkeep *upkeep)
-{
-    hot_table_distrust(upkeep->node->hot);
-    seat_maps_distrust(upkeep->node->maps);
-    events_forget(upkeep->node->events);
-}
-
-static void
-set_alone(struct upkeep *upkeep, bool alone)
-{
-    if (upkeep->alone == alone)
-        return;
-    if (alone)
-        void_memory(upkeep); /* who was here may have left something that we never heard of */
-    upkeep->alone = alone;
-    hot_table_set_trusted(upkeep->node->hot, alone);
-    seat_maps_set_trusted(upkeep->node->maps, alone);
-    LOG_EVENT(LOG_INFO, alone ? "alone" : "not_alone", log_int("incarnation", upkeep->incarnation));
-}
-
-/* What may commit any moment, unheard of, is as a peer that writes. */
-void
-presence_check_age(struct upkeep *upkeep)
-{
-    if (mono_now().us - upkeep->alive_at.us > ALONE_READ_US ||
-        engine_is_in_doubt(upkeep->node->engine))
-        set_alone(upkeep, false);
-}
+/* --- who else is there ------------------------------------------------------------ */
 
 /* Columns of node_heartbeat. */
-enum { MINE, OTHERS, NEWEST };
+enum { MINE, NEWEST, DATABASE, OTHER_ID, OTHER_INCARNATION };
+
+static void
+read_others(const struct pg_result *rows, struct fanout_table *table)
+{
+    for (int row = 0; row < pg_rows(rows); row++) {
+        struct slice id = pg_get_text(rows, row, OTHER_ID);
+        if (pg_is_null(rows, row, OTHER_ID))
+            continue;
+        if (table->count == FEED_NODES_MAX) {
+            table->too_many = true;
+            return;
+        }
+        struct fanout_node *other = &table->others[table->count++];
+        snprintf(other->id, sizeof(other->id), "%.*s", SLICE_ARG(id));
+        other->incarnation = pg_get_int(rows, row, OTHER_INCARNATION);
+    }
+}
+
+/*
+ * Another one has our name, and lives: our row was dropped while we stood still for 10 s. When it
+ * leaves, or dies, the name is ours again, under a new incarnation: what we are told of ourselves
+ * from before belongs to nobody any more.
+ */
+static void
+join_anew(struct upkeep *upkeep)
+{
+    LOG_EVENT(LOG_ERROR, "name_taken_over", log_int("incarnation", upkeep->incarnation));
+    if (try_to_join(upkeep, (struct db_time){ 0 }) != JOIN_DONE)
+        return;
+    LOG_EVENT(LOG_INFO, "joined", log_int("incarnation", upkeep->incarnation));
+    feed_start(upkeep->node->feed, upkeep->incarnation);
+}
 
 static void
 take_beat(struct upkeep *upkeep, const struct pg_result *rows, struct mono_time began)
 {
-    int64_t others = pg_get_int(rows, 0, OTHERS);
-    int64_t newest = pg_get_int(rows, 0, NEWEST);
-    bool mine = pg_get_bool(rows, 0, MINE);
+    struct fanout_table table = { .began = began,
+                                  .system = pg_identity_system(upkeep->node->identity),
+                                  .database = pg_get_int(rows, 0, DATABASE),
+                                  .incarnation = upkeep->incarnation,
+                                  .mine = pg_get_bool(rows, 0, MINE),
+                                  .newest = pg_get_int(rows, 0, NEWEST) };
 
-    metric_set(METRIC_NODES_ALIVE, others + 1);
-    if (!mine)
-        LOG_EVENT(LOG_ERROR, "name_taken_over", log_int("incarnation", upkeep->incarnation));
-    if (newest != upkeep->newest) {
-        upkeep->newest = newest;
-        void_memory(upkeep);
-    }
-    upkeep->alive_at = began;
-    set_alone(upkeep, mine && others == 0 && !engine_is_in_doubt(upkeep->node->engine));
+    read_others(rows, &table);
+    metric_set(METRIC_NODES_ALIVE, table.count + 1);
+    fanout_know_nodes(upkeep->node->fanout, &table);
+    if (!table.mine)
+        join_anew(upkeep);
 }
 
 void
@@ -192,7 +188,7 @@ presence_heartbeat(struct upkeep *upkeep)
     struct pg_result *rows = NULL;
 
     if (!pg_is_connected(upkeep->pg))
-        set_alone(upkeep, false); /* connecting may take longer than trust lasts */
+        fanout_table_unreadable(upkeep->node->fanout); /* connecting may take longer than trust */
     pg_params_init(&params);
     pg_param_text(&params, slice_of(upkeep->node->id));
     pg_param_int8(&params, upkeep->incarnation);
@@ -202,7 +198,7 @@ presence_heartbeat(struct upkeep *upkeep)
         pg_run(upkeep->pg, STATEMENT_NODE_HEARTBEAT, &params, deadline, &rows) == PG_DONE)
         take_beat(upkeep, rows, began);
     else
-        set_alone(upkeep, false);
+        fanout_table_unreadable(upkeep->node->fanout);
     pg_result_free(&rows);
 }
 

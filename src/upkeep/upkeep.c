@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "holdfast/desk.h"
+#include "holdfast/fanout.h"
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 #include "upkeep_internal.h"
@@ -70,7 +71,7 @@ turn(struct upkeep *upkeep)
         presence_heartbeat(upkeep);
         set_gauges(upkeep);
     }
-    presence_check_age(upkeep);
+    fanout_judge(upkeep->node->fanout);
     if (mono_is_due(&upkeep->clock_due, CLOCK_US))
         read_clock(upkeep);
     /* An answer that was late has cost the connection. */
@@ -142,7 +143,7 @@ upkeep_new(struct node *node)
 }
 
 struct upkeep *
-upkeep_start(struct node *node, char *error, size_t error_bytes)
+upkeep_join(struct node *node, char *error, size_t error_bytes)
 {
     struct upkeep *upkeep = upkeep_new(node);
     if (upkeep == NULL) {
@@ -153,13 +154,20 @@ upkeep_start(struct node *node, char *error, size_t error_bytes)
         upkeep_free(upkeep);
         return NULL;
     }
-    if (!thread_start(&upkeep->thread, STACK_BYTES, upkeep_main, upkeep)) {
-        snprintf(error, error_bytes, "no thread for upkeep");
-        presence_leave(upkeep);
-        upkeep_free(upkeep);
-        return NULL;
-    }
     return upkeep;
+}
+
+int64_t
+upkeep_incarnation(const struct upkeep *upkeep)
+{
+    return upkeep->incarnation;
+}
+
+bool
+upkeep_start(struct upkeep *upkeep)
+{
+    hf_assert(upkeep->node->fanout != NULL);
+    return thread_start(&upkeep->thread, STACK_BYTES, upkeep_main, upkeep);
 }
 
 /* Each comes back: at the latest when its deadline has passed. */

@@ -2,7 +2,7 @@
  * upkeep_internal.h - what the files of the upkeep room share.
  *
  * upkeep.c      the thread: what is due when
- * presence.c    this node in the table of living nodes, and whether it is alone there
+ * presence.c    this node in the table of living nodes
  * expiry.c      from timers that fired to OP_EXPIRE and back
  * sweep.c       holds that nobody expired; batch ids and answers that are old
  * warm_start.c  the hot table before the first request
@@ -32,9 +32,6 @@ struct upkeep {
 
     /* the thread's own */
     int64_t incarnation;
-    int64_t newest; /* the last incarnation of any node that we know of */
-    bool alone;
-    struct mono_time alive_at; /* when a read of the table last began that succeeded */
     struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, replan_due;
     struct hot_due *due; /* room for DUE_AT_ONCE */
 
@@ -50,8 +47,6 @@ struct upkeep {
 HF_MUST_CHECK bool presence_join(struct upkeep *upkeep, char *error, size_t error_bytes);
 /* Says that this node lives, and learns who else does. */
 void presence_heartbeat(struct upkeep *upkeep);
-/* Alone only while the table was read at most 2 s ago. */
-void presence_check_age(struct upkeep *upkeep);
 void presence_leave(struct upkeep *upkeep);
 
 /* --- expiry.c ------------------------------------------------------------------ */

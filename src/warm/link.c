@@ -46,7 +46,10 @@ static void
 link_failed(struct warm_link *link, const char *why)
 {
     link->trial = false;
-    warm_tier_failed(link->tier, why);
+    if (link->tier != NULL)
+        warm_tier_failed(link->tier, why);
+    else
+        snprintf(link->trouble, sizeof(link->trouble), "%s", why);
     warm_link_close(link); /* `why` may be its text */
 }
 
@@ -288,6 +291,14 @@ connect_socket(struct warm_link *link)
     }
     link->context->flags &= ~REDIS_BLOCK; /* for hiredis "try again" is no error then */
     return true;
+}
+
+bool
+warm_link_greet(struct warm_link *link, struct mono_time deadline)
+{
+    int greeting = 0;
+    return connect_socket(link) && queue_greeting(link, &greeting) &&
+           read_greeting(link, greeting, deadline);
 }
 
 /* Connecting, greeting and scripts together take no longer than any other use may. */

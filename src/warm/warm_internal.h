@@ -4,7 +4,8 @@
  * tier.c is what all connections of a node share (breaker.c says when Redis may be used), address.c
  * reads redis_url, link.c owns one connection, keys.c builds every key and values.c what stands
  * under them, calls.c keeps what was sent until its reply was read, warm.c is what the engine and
- * reads call, find.c and mend.c what repair calls, watch.c what the watcher calls.
+ * reads call, find.c and mend.c what repair calls, watch.c what the watcher calls, publish.c and
+ * listen.c what the fan-out calls.
  */
 #ifndef HOLDFAST_WARM_INTERNAL_H
 #define HOLDFAST_WARM_INTERNAL_H
@@ -109,7 +110,8 @@ struct warm_link {
     struct warm_address address;
     struct timeval timeout;
 
-    struct warm_tier *tier;
+    struct warm_tier *tier; /* NULL: what fails is its owner's business alone, told in `trouble` */
+    char trouble[128];
 
     redisContext *context; /* NULL: not connected */
     uint64_t generation;   /* of the tier, when it connected */
@@ -128,6 +130,8 @@ void warm_link_close(struct warm_link *link);
 bool warm_link_open(struct warm_link *link, bool idle);
 /* Connects whatever the breaker says: for its prober. */
 bool warm_link_probe(struct warm_link *link);
+/* Connects and logs in, no more. */
+bool warm_link_greet(struct warm_link *link, struct mono_time deadline);
 
 /* Queues a formatted command; push sends what is queued. False: the link failed and is closed. */
 bool warm_link_queue(struct warm_link *link, struct slice command);
