@@ -2,7 +2,7 @@
 --
 -- $1 text org, $2 text event, $3 text[] seats (none twice), $4 text actor, $5 text reason, $6 text request id
 -- Columns (a row per seat asked for, in order of $3): pos, seat, code, version, hold, usr, until,
--- in_payment, status (of the seat as it now is), ended (the hold that was over, if it was ended here).
+-- in_payment, status (of the seat as it now is), ended (the hold that was over, if it was ended here), now.
 -- code: ok | seat_not_found | seat_taken | seat_sold | seat_blocked (it was) | locked (another
 -- transaction is deciding: ask again).
 -- A hold that is over is released first: two changes, both audited, and its line is closed.
@@ -67,6 +67,6 @@ SELECT j.pos, j.seat, j.code, COALESCE(u.version, j.version, 0) AS version,
     CASE WHEN u.pos IS NULL THEN j.held_until END AS until,
     COALESCE(u.pos IS NULL AND j.in_payment, false) AS in_payment,
     CASE WHEN u.pos IS NOT NULL THEN 'blocked' ELSE j.status END AS status,
-    CASE WHEN u.pos IS NOT NULL AND j.over THEN j.hold_id END AS ended
+    CASE WHEN u.pos IS NOT NULL AND j.over THEN j.hold_id END AS ended, j.now
 FROM kept, j LEFT JOIN upd u ON u.pos = j.pos
 ORDER BY j.pos

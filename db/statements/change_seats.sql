@@ -5,7 +5,7 @@
 -- $8 int8[] price, $9 float8[] x, $10 float8[] y, $11 jsonb[] attributes: no seat twice
 -- $12 text actor (null: the system), $13 text request id (null: none)
 --
--- Columns (a row per seat that changed): seat, version, status, hold, usr, until, in_payment.
+-- Columns (a row per seat that changed): seat, version, status, hold, usr, until, in_payment, now.
 -- A seat keeps its state, held and sold ones too. A removed one comes back as available. A seat
 -- that is as given already is not even locked; one that doesn't exist is add_seats' work.
 -- Waits for rows that a batch has locked, up to lock_timeout (55P03). After lock_event, so that
@@ -43,5 +43,5 @@ aud AS (
         u.user_id, $12::text, $13::text
     FROM clk, upd u)
 SELECT u.seat_id AS seat, u.version, u.status, u.hold_id AS hold, u.user_id AS usr,
-    u.held_until AS until, u.in_payment
-FROM upd u
+    u.held_until AS until, u.in_payment, clk.now
+FROM clk, upd u

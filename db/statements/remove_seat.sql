@@ -60,5 +60,5 @@ SELECT 1::bigint AS pos, $3 AS seat, j.code, COALESCE(u.version, j.version, 0) A
     CASE WHEN u.version IS NULL THEN j.held_until END AS until,
     COALESCE(u.version IS NULL AND j.in_payment, false) AS in_payment,
     CASE WHEN u.version IS NOT NULL THEN 'removed' ELSE j.status END AS status,
-    CASE WHEN u.version IS NOT NULL AND j.over THEN j.hold_id END AS ended
+    CASE WHEN u.version IS NOT NULL AND j.over THEN j.hold_id END AS ended, j.now
 FROM kept, j LEFT JOIN upd u ON true

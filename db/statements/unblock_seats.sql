@@ -41,6 +41,6 @@ SELECT j.pos, j.seat, j.code, COALESCE(u.version, j.version, 0) AS version,
     CASE WHEN u.pos IS NULL THEN j.held_until END AS until,
     COALESCE(u.pos IS NULL AND j.in_payment, false) AS in_payment,
     CASE WHEN u.pos IS NOT NULL THEN 'available' ELSE j.status END AS status,
-    NULL::uuid AS ended
+    NULL::uuid AS ended, j.now
 FROM kept, j LEFT JOIN upd u ON u.pos = j.pos
 ORDER BY j.pos

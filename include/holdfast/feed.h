@@ -177,6 +177,9 @@ bool feed_replay(struct feed *feed, struct slice org, struct slice event,
                                const struct feed_position *after),
                  void (*ready)(void *context, const struct feed_position *now), void *context);
 
+/* Rises whenever something was missed here, or may have been: a gap, a loss, a skip, a break. */
+uint64_t feed_missed(const struct feed *feed);
+
 /* For /metrics. */
 struct feed_numbers {
     int64_t log_records, log_bytes, outbox_records, outbox_dropped;

@@ -18,14 +18,16 @@
 #define ROUNDS_MAX       4 /* the first, and again after 10, 20 and 40 ms */
 
 /* Columns of block_seats and unblock_seats. */
-enum { POS, SEAT, CODE, VERSION, HOLD, USER, UNTIL, IN_PAYMENT, STATUS };
+enum { POS, SEAT, CODE, VERSION, HOLD, USER, UNTIL, IN_PAYMENT, STATUS, ENDED, NOW };
 static const struct seat_columns columns = { .seat = SEAT,
                                              .version = VERSION,
                                              .status = STATUS,
                                              .hold = HOLD,
                                              .user = USER,
                                              .until = UNTIL,
-                                             .in_payment = IN_PAYMENT };
+                                             .in_payment = IN_PAYMENT,
+                                             .now = NOW,
+                                             .ended = ENDED };
 
 struct skipped {
     struct slice seat;
@@ -214,15 +216,15 @@ static enum hf_status
 run_rounds(struct admin_seats *admin, struct desk_tools *tools)
 {
     for (int round = 0; round < ROUNDS_MAX && admin->seat_count > 0; round++) {
-        struct mono_time began = mono_now();
+        struct tell tell = { tools->node, call_org(admin->call), admin->event, mono_now(),
+                             FEED_UNBLOCKED };
         if (round > 0)
             pause_between(round - 1);
         enum hf_status status =
             tx_run(tools->node, tools->pg, admin->call->deadline, round_body, admin);
         if (status != HF_OK)
             return status;
-        seats_tell(tools->node, call_org(admin->call), admin->event, admin->rows, &columns,
-                   has_changed, began);
+        seats_tell(&tell, admin->rows, &columns, has_changed);
         take_verdicts(admin);
     }
     for (int i = 0; i < admin->seat_count; i++)

@@ -7,7 +7,7 @@
  *   events_put.c     PUT of an event (events_body.c reads its body, events_put.h is between them)
  *   events_read.c    GET of one and of all
  *   csv.c, import_rows.c, import.c         seats from a CSV file
- *   seats_tell.c     what a statement changed, told to this node's memory
+ *   seats_tell.c     what a transaction changed, told to memory, streams and peers
  */
 #ifndef HOLDFAST_EVENTS_INTERNAL_H
 #define HOLDFAST_EVENTS_INTERNAL_H
@@ -137,6 +137,7 @@ HF_MUST_CHECK bool seat_batch_add(struct seat_batch *batch, const struct seat_ro
 /* Seats that stood and were changed by an import, as the statement returned them. */
 struct seat_changes {
     int64_t added, changed;
+    int64_t event_version; /* of the event's row, if an import changed it */
     int result_count;
     struct pg_result **results; /* one a portion */
 };
@@ -158,17 +159,28 @@ extern const struct seat_columns seat_change_columns;
 /* --- seats_tell.c --------------------------------------------------------------- */
 
 /*
- * Columns that a statement returns a seat's state in; -1: it has none such.
- * A row whose seat column is null is passed over.
+ * Columns that a statement returns a seat's state in; -1: it has none such. now: the clock reading;
+ * ended: the hold that was over and was ended first. A row whose seat column is null is passed
+ * over.
  */
 struct seat_columns {
-    int seat, version, status, hold, user, until, in_payment;
+    int seat, version, status, hold, user, until, in_payment, now, ended;
 };
 
-/* Tells hot table and map of the rows for which `wanted` says yes (NULL: of all). */
-void seats_tell(struct node *node, struct slice org, struct slice event,
-                const struct pg_result *rows, const struct seat_columns *columns,
-                bool (*wanted)(const struct pg_result *rows, int row), struct mono_time began);
+/* A committed transaction that changed an event. */
+struct tell {
+    struct node *node;
+    struct slice org, event;
+    struct mono_time began;
+    enum feed_reason reason; /* why seats that are free now were freed */
+};
+
+/* Tells of the rows for which `wanted` says yes (NULL: of all). Before the request is answered. */
+void seats_tell(const struct tell *tell, const struct pg_result *rows,
+                const struct seat_columns *columns,
+                bool (*wanted)(const struct pg_result *rows, int row));
+/* FEED_EVENT: its row has this version now. FEED_SEATS (version 0): its map must be read again. */
+void event_tell(const struct tell *tell, enum feed_kind kind, int64_t version);
 
 /* One row as a view of its seat. False: a status that this binary doesn't know. */
 HF_MUST_CHECK bool seat_view_read(const struct pg_result *rows, int row,

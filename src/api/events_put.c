@@ -259,18 +259,19 @@ put_body(struct pg *pg, void *context)
 /* --- telling and answering -------------------------------------------------------------- */
 
 static void
-tell_memory(struct put *put, struct mono_time began)
+tell_all(struct put *put, int64_t version_before, struct mono_time began)
 {
     struct node *node = put->call->api->node;
-    struct slice org = call_org(put->call);
+    struct tell tell = { node, call_org(put->call), put->wish.event, began, FEED_REASON_NONE };
 
-    event_row_learn(node, org, &put->wish, began);
+    event_row_learn(node, tell.org, &put->wish, began);
+    if (put->wish.version != version_before)
+        event_tell(&tell, FEED_EVENT, put->wish.version);
     for (int i = 0; i < put->changes.result_count; i++)
-        seats_tell(node, org, put->wish.event, put->changes.results[i], &seat_change_columns, NULL,
-                   began);
+        seats_tell(&tell, put->changes.results[i], &seat_change_columns, NULL);
     if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0 ||
         put->areas_reclaimed > 0)
-        seat_maps_invalidate(node->maps, org, put->wish.event);
+        event_tell(&tell, FEED_SEATS, 0);
     if (put->changes.added > 0)
         engine_replan(node->engine);
 }
@@ -310,7 +311,7 @@ put_once(struct put *put, struct desk_tools *tools, const struct event_row *stor
     enum hf_status status = tx_run(tools->node, tools->pg, put->call->deadline, put_body, &tx);
     if (status == HF_OK) {
         put->wish.version = tx.version;
-        tell_memory(put, began);
+        tell_all(put, stored->version, began);
     }
     return status;
 }

@@ -3,7 +3,6 @@
  */
 #include "api_internal.h"
 #include "events_internal.h"
-#include "holdfast/log.h"
 #include "holdfast/seat_import.h"
 
 #include <stdio.h>
@@ -12,22 +11,18 @@
     (60 * (int64_t)TIME_US_PER_S) /* 100,000 rows take a few seconds, a slow disk more */
 
 static void
-tell_memory(struct api_call *call, struct desk_tools *tools, const struct seat_changes *changes,
-            struct mono_time began)
+tell_all(struct api_call *call, struct desk_tools *tools, const struct seat_changes *changes,
+         struct mono_time began)
 {
-    struct event_row event;
+    struct tell tell = { tools->node, call_org(call), call->event, began, FEED_REASON_NONE };
 
     if (changes->added == 0 && changes->changed == 0)
         return;
+    event_tell(&tell, FEED_EVENT, changes->event_version);
     for (int i = 0; i < changes->result_count; i++)
-        seats_tell(tools->node, call_org(call), call->event, changes->results[i],
-                   &seat_change_columns, NULL, began);
-    seat_maps_invalidate(tools->node->maps, call_org(call), call->event);
+        seats_tell(&tell, changes->results[i], &seat_change_columns, NULL);
+    event_tell(&tell, FEED_SEATS, 0);
     engine_replan(tools->node->engine);
-    /* The event has another version now. That memory can't learn it here costs a hold request one
-     * more read. */
-    if (event_row_find(call, tools->pg, call_org(call), call->event, &event) != HF_OK)
-        LOG_EVENT(LOG_WARN, "event_not_learned", log_slice("event", call->event));
 }
 
 static void
@@ -67,7 +62,7 @@ import_run(struct api_call *call, struct desk_tools *tools)
     enum hf_status status = seat_import_run(tools->pg, &call->arena, &import, &result);
 
     if (status == HF_OK) {
-        tell_memory(call, tools, result.changes, began);
+        tell_all(call, tools, result.changes, began);
         seat_import_write(&body, &result);
     }
     seat_import_result_fini(&result);

@@ -63,9 +63,11 @@ touch_event(struct pg *pg, const struct import_tx *tx)
     pg_tx_send(pg, STATEMENT_TOUCH_EVENT, &params);
     struct pg_result *rows = meta.failed ? NULL : pg_tx_next(pg);
     buf_fini(&meta);
-    enum hf_status status = rows != NULL ? HF_OK : HF_INTERNAL;
+    if (rows == NULL)
+        return HF_INTERNAL;
+    tx->changes->event_version = pg_get_int(rows, 0, 0);
     pg_result_free(&rows);
-    return status;
+    return HF_OK;
 }
 
 static enum hf_status

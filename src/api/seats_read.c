@@ -208,7 +208,9 @@ static const struct seat_columns columns = { .seat = -1,
                                              .hold = HOLD,
                                              .user = USER,
                                              .until = UNTIL,
-                                             .in_payment = IN_PAYMENT };
+                                             .in_payment = IN_PAYMENT,
+                                             .now = NOW,
+                                             .ended = -1 };
 
 static enum hf_status
 judge_row(struct api_call *call, const struct pg_result *rows, struct seat_view *view,

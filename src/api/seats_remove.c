@@ -5,14 +5,16 @@
 #include "events_internal.h"
 
 /* Columns of remove_seat, as of block_seats. */
-enum { POS, SEAT, CODE, VERSION, HOLD, USER, UNTIL, IN_PAYMENT, STATUS };
+enum { POS, SEAT, CODE, VERSION, HOLD, USER, UNTIL, IN_PAYMENT, STATUS, ENDED, NOW };
 static const struct seat_columns columns = { .seat = SEAT,
                                              .version = VERSION,
                                              .status = STATUS,
                                              .hold = HOLD,
                                              .user = USER,
                                              .until = UNTIL,
-                                             .in_payment = IN_PAYMENT };
+                                             .in_payment = IN_PAYMENT,
+                                             .now = NOW,
+                                             .ended = ENDED };
 
 struct remove_tx {
     struct api_call *call;
@@ -79,6 +81,13 @@ remove_body(struct pg *pg, void *context)
     return tx->rows != NULL ? judge(tx->rows) : HF_INTERNAL;
 }
 
+/* Not that it was removed already. */
+static bool
+has_changed(const struct pg_result *rows, int row)
+{
+    return slice_is(pg_get_text(rows, row, CODE), "ok");
+}
+
 static void
 answer(struct api_call *call, int64_t version)
 {
@@ -102,8 +111,8 @@ remove_run(struct api_call *call, struct desk_tools *tools)
     enum hf_status status = tx_run(tools->node, tools->pg, call->deadline, remove_body, &tx);
 
     if (status == HF_OK) {
-        /* The seat's state is told first, so that the map shows the removal as its change. */
-        seats_tell(tools->node, call_org(call), call->event, tx.rows, &columns, NULL, began);
+        struct tell tell = { tools->node, call_org(call), call->event, began, FEED_REASON_NONE };
+        seats_tell(&tell, tx.rows, &columns, has_changed);
         answer(call, pg_get_int(tx.rows, 0, VERSION));
     } else {
         respond_refusal(call, status, NULL);

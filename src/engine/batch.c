@@ -412,10 +412,12 @@ put_back(struct worker *worker, struct op **ops, int count)
     }
 }
 
-/* What was committed, for memory and the map. The claims of those that will be answered end. */
+/* What was committed, for memory and the feed. The claims of those that will be answered end. */
 static void
 settle_memory(struct batch *batch, struct waiter_list *waiters)
 {
+    if (batch->rows.areas != NULL)
+        settle_area_rows(batch);
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
         if (op->kind == OP_HOLD && batch->rows.seats != NULL && op->seat_count > 0)
@@ -425,8 +427,7 @@ settle_memory(struct batch *batch, struct waiter_list *waiters)
     }
     if (batch->rows.changes != NULL)
         settle_change_rows(batch, waiters);
-    if (batch->rows.areas != NULL)
-        settle_area_rows(batch, batch->rows.areas);
+    tell_send(batch->worker);
 }
 
 /* Takes those out of the batch that go on; how many. The others close up. */
@@ -546,11 +547,14 @@ has_results(const struct batch *batch)
 static void
 batch_unknown(struct batch *batch)
 {
+    struct node *node = batch->worker->node;
+    doubt_begins(node);
     enum hf_status outcome = batch_outcome(batch);
     if (outcome == HF_OK && has_results(batch) && !batch->torn)
         batch_settle(batch);
     else
         batch_run_again(batch, outcome == HF_OK);
+    doubt_is_over(node);
 }
 
 /* The first half may have left the worker in doubt: it runs nothing then, so that another one may

@@ -40,6 +40,7 @@ worker_fini(struct worker *worker)
         pg_array_fini(&worker->arrays[i]);
     free(worker->ops);
     free(worker->warm_holds);
+    free(worker->changes);
     warm_free(&worker->warm);
     pg_free(&worker->pg);
 }
@@ -131,12 +132,6 @@ engine_store_is_silent(struct engine *engine, bool silent)
     atomic_store_explicit(&engine->silent, silent, memory_order_relaxed);
 }
 
-bool
-engine_is_in_doubt(const struct engine *engine)
-{
-    return atomic_load(&engine->doubts) > 0;
-}
-
 void
 engine_replan(struct engine *engine)
 {
@@ -149,6 +144,7 @@ memory_doubts(struct node *node)
 {
     hot_table_distrust(node->hot);
     seat_maps_distrust(node->maps);
+    feed_skip(node->feed);
 }
 
 void
@@ -280,14 +276,4 @@ engine_refuse(struct engine *engine, struct op *op, enum hf_status status)
         metric_add(METRIC_OVERLOADED_TOTAL, 1);
     engine_answer(engine, op);
     dispatch(engine, &waiters);
-}
-
-void
-engine_tell(struct node *node, const struct seat_news *news, int count, struct mono_time began)
-{
-    for (int i = 0; i < count; i++) {
-        struct seat_key key = { news[i].org, news[i].event, news[i].seat };
-        hot_table_learn(node->hot, &key, &news[i].view, began, true);
-        seat_maps_apply(node->maps, &key, &news[i].view);
-    }
 }

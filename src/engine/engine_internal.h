@@ -14,7 +14,8 @@
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow)
  *   keys.c        Idempotency-Keys
- *   settle.c      what a committed change tells memory, Redis and the map
+ *   settle.c      what a committed change tells memory and Redis
+ *   tell.c        the same for the feed: maps, streams and peers
  *   hold_view.c   holds as they are shown
  */
 #ifndef HOLDFAST_ENGINE_INTERNAL_H
@@ -58,7 +59,6 @@ struct engine {
     _Atomic int64_t outstanding;
     _Atomic unsigned replan;    /* counts up when plans should be made anew */
     _Atomic int64_t workers_up; /* workers whose connection works */
-    _Atomic int64_t doubts;     /* transactions whose outcome isn't known */
     _Atomic int64_t moved_us;   /* when a worker last took ops, or Postgres answered it */
     _Atomic int64_t trouble_us; /* when the store was last seen away */
     _Atomic bool silent;        /* engine_store_is_silent */
@@ -84,6 +84,11 @@ struct worker {
     /* what the Redis steps are about; grows and stays */
     struct warm_hold *warm_holds;
     int warm_capacity;
+
+    /* what the feed will be told of the transaction; grows and stays */
+    struct feed_change *changes;
+    int change_count, change_capacity;
+    bool change_lost; /* no memory for one */
 };
 
 /* The results of one transaction's statements; those not sent are NULL. */
@@ -147,6 +152,11 @@ void *watch_main(void *context);
 
 /* --- doubts.c ------------------------------------------------------------------ */
 
+/* From the loss of a transaction's outcome (node_is_in_doubt) until memory and feed have what
+ * became of it, or were told to miss it. */
+void doubt_begins(struct node *node);
+void doubt_is_over(struct node *node);
+
 /* False: no memory or no thread; asker_stop is needed in any case. */
 HF_MUST_CHECK bool asker_start(struct engine *engine);
 void asker_stop(struct engine *engine);
@@ -159,7 +169,8 @@ void *worker_main(void *context);
 void worker_doubts(struct worker *worker, const struct uuid *batch_id);
 /* Who is late from now on on account of it hears so. */
 void store_had_trouble(struct engine *engine);
-/* Memory may miss a commit of ours: what it says rests on reads from now on. */
+/* Memory may miss a commit of ours: what it says rests on reads from now on. So it is with peers.
+ */
 void memory_doubts(struct node *node);
 
 /* --- prepare.c ----------------------------------------------------------------- */
@@ -324,10 +335,32 @@ void settle_hold_rows(struct batch *batch, struct op *op, bool committed,
 void settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold);
 /* Everything that change_holds returned. */
 void settle_change_rows(struct batch *batch, struct waiter_list *waiters);
-void settle_area_rows(struct batch *batch, const struct pg_result *rows);
+/* What reclaim_areas freed, and what hold_areas took. */
+void settle_area_rows(struct batch *batch);
+/* One row of hold_areas that took something of `area`. */
+void settle_area_row(struct batch *batch, const struct op *op, struct slice area, int row);
+void settle_reclaimed_rows(struct batch *batch);
 /* What a committed transaction means for Redis: put and remove. Nothing uncommitted is ever written
  * there. */
 void redis_settle(struct batch *batch);
+
+/* --- tell.c --------------------------------------------------------------------------- */
+
+/* For the next tell_send; slices are borrowed until then. user: of the seat's hold, as it is now.
+ */
+void tell_seat(struct worker *worker, const struct seat_key *key, const struct seat_view *view,
+               struct slice user, enum feed_reason reason, struct db_time at);
+/* version: of the seat between the two changes. */
+void tell_takeover(struct worker *worker, const struct seat_key *key, int64_t version,
+                   struct db_time at);
+struct area_counts {
+    struct slice org, event, area;
+    int64_t held, sold, version;
+};
+void tell_area(struct worker *worker, const struct area_counts *area, struct db_time at);
+/* The transaction is committed: the feed takes in what was gathered. Before its ops are answered.
+ */
+void tell_send(struct worker *worker);
 
 /* --- hold_view.c ---------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /*
- * settle.c - what a committed change tells the rest of the node: the hot table, the
- * seat map, Redis. Always after the commit, with the versions that Postgres gave.
+ * settle.c - what a committed change tells the hot table, Redis, and those who watch (tell.c).
+ * Always after the commit, with the versions that Postgres gave.
  */
 #include "engine_internal.h"
 
@@ -8,7 +8,7 @@
 
 #include "holdfast/metrics.h"
 
-/* --- memory and map -------------------------------------------------------------- */
+/* --- memory and feed -------------------------------------------------------------- */
 
 void
 settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
@@ -47,6 +47,18 @@ view_of_hold_row(const struct pg_result *rows, int row, struct seat_view *view)
     return true;
 }
 
+static void
+tell_hold_row(struct batch *batch, int row, const struct seat_key *key,
+              const struct seat_view *view)
+{
+    const struct pg_result *rows = batch->rows.seats;
+    struct db_time at = pg_get_time(rows, row, HS_NOW);
+
+    if (pg_get_bool(rows, row, HS_TAKEOVER))
+        tell_takeover(batch->worker, key, view->version - 1, at);
+    tell_seat(batch->worker, key, view, pg_get_text(rows, row, HS_USER), FEED_REASON_NONE, at);
+}
+
 void
 settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters)
 {
@@ -64,32 +76,59 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
         settle_seat(batch, &key, known ? &view : NULL, seat->claimed, taken, waiters);
         seat->claimed = false;
         if (taken && committed)
-            seat_maps_apply(batch->worker->node->maps, &key, &view);
+            tell_hold_row(batch, row, &key, &view);
     }
+}
+
+/* Why change_holds freed a seat of this op's hold. A hold of a solo op is patched or replaced. */
+static enum feed_reason
+reason_of(const struct op *op, struct slice code)
+{
+    if (slice_is(code, "expired") || op->kind == OP_EXPIRE)
+        return FEED_TTL_EXPIRED;
+    if (op->solo)
+        return op->kind == OP_HOLD ? FEED_REPLACED : FEED_USER_CANCELLED;
+    return op->reason != NULL ? feed_reason_parse(slice_of(op->reason)) : FEED_REASON_NONE;
+}
+
+static void
+tell_change_area(struct batch *batch, const struct op *op, int row)
+{
+    const struct pg_result *rows = batch->rows.changes;
+    struct area_counts area = { .org = op->org,
+                                .event = pg_get_text(rows, row, CH_EVENT),
+                                .area = pg_get_text(rows, row, CH_AREA),
+                                .held = pg_get_int(rows, row, CH_HELD),
+                                .sold = pg_get_int(rows, row, CH_SOLD),
+                                .version = pg_get_int(rows, row, CH_VERSION) };
+
+    tell_area(batch->worker, &area, pg_get_time(rows, row, CH_NOW));
 }
 
 static void
 settle_change_row(struct batch *batch, const struct op *op, int row, struct waiter_list *waiters)
 {
     const struct pg_result *rows = batch->rows.changes;
-    struct slice event = pg_get_text(rows, row, CH_EVENT);
-    struct seat_key key = { op->org, event, pg_get_text(rows, row, CH_SEAT) };
+    struct seat_key key = { op->org, pg_get_text(rows, row, CH_EVENT),
+                            pg_get_text(rows, row, CH_SEAT) };
+    struct slice user = pg_get_text(rows, row, CH_USER);
     struct seat_view view = { 0 };
 
     if (!pg_is_null(rows, row, CH_AREA)) {
-        seat_maps_area(batch->worker->node->maps, op->org, event, pg_get_text(rows, row, CH_AREA),
-                       pg_get_int(rows, row, CH_HELD), pg_get_int(rows, row, CH_SOLD),
-                       pg_get_int(rows, row, CH_VERSION));
+        tell_change_area(batch, op, row);
         return;
     }
     if (key.seat.len == 0 || !seat_status_parse(pg_get_text(rows, row, CH_STATUS), &view.status))
         return;
     view.hold_id = pg_get_uuid(rows, row, CH_HOLD);
-    view.user_hash = hash_user(pg_get_text(rows, row, CH_USER));
+    view.user_hash = hash_user(user);
     view.held_until = pg_get_time(rows, row, CH_SEAT_UNTIL);
     view.version = pg_get_int(rows, row, CH_VERSION);
     settle_seat(batch, &key, &view, false, true, waiters);
-    seat_maps_apply(batch->worker->node->maps, &key, &view);
+    tell_seat(batch->worker, &key, &view, user,
+              view.status == SEAT_AVAILABLE ? reason_of(op, pg_get_text(rows, row, CH_CODE))
+                                            : FEED_REASON_NONE,
+              pg_get_time(rows, row, CH_NOW));
 }
 
 void
@@ -119,18 +158,52 @@ settle_area_timer(struct batch *batch, const struct op *op, const struct hold_vi
 }
 
 void
-settle_area_rows(struct batch *batch, const struct pg_result *rows)
+settle_area_row(struct batch *batch, const struct op *op, struct slice area, int row)
 {
+    const struct pg_result *rows = batch->rows.areas;
+    struct area_counts counts = { .org = op->org,
+                                  .event = op->event,
+                                  .area = area,
+                                  .held = pg_get_int(rows, row, HA_HELD),
+                                  .sold = pg_get_int(rows, row, HA_SOLD),
+                                  .version = pg_get_int(rows, row, HA_VERSION) };
+
+    tell_area(batch->worker, &counts, pg_get_time(rows, row, HA_NOW));
+}
+
+/* Columns of reclaim_areas. */
+enum { RA_ORG, RA_EVENT, RA_AREA, RA_HELD, RA_SOLD, RA_VERSION };
+
+void
+settle_reclaimed_rows(struct batch *batch)
+{
+    const struct pg_result *rows = batch->rows.reclaimed;
+    struct db_time at = pg_get_time(batch->rows.areas, 0, HA_NOW); /* the next statement's */
+
+    for (int row = 0; row < pg_rows(rows); row++) {
+        struct area_counts counts = { .org = pg_get_text(rows, row, RA_ORG),
+                                      .event = pg_get_text(rows, row, RA_EVENT),
+                                      .area = pg_get_text(rows, row, RA_AREA),
+                                      .held = pg_get_int(rows, row, RA_HELD),
+                                      .sold = pg_get_int(rows, row, RA_SOLD),
+                                      .version = pg_get_int(rows, row, RA_VERSION) };
+        tell_area(batch->worker, &counts, at);
+    }
+}
+
+void
+settle_area_rows(struct batch *batch)
+{
+    settle_reclaimed_rows(batch);
     for (int i = 0; i < batch->count; i++) {
         struct op *op = batch->ops[i];
-        if (!op_is_area_hold(op) || op->status != HF_CREATED || op->hold == NULL ||
-            op->fate != FATE_ANSWER)
+        if (!op_is_area_hold(op) || op->fate != FATE_ANSWER || op->row_first == op->row_end ||
+            !pg_get_bool(batch->rows.areas, op->row_first, HA_TAKEN))
             continue;
-        settle_area_timer(batch, op, op->hold);
+        if (op->hold != NULL)
+            settle_area_timer(batch, op, op->hold);
         for (int row = op->row_first; row < op->row_end; row++)
-            seat_maps_area(batch->worker->node->maps, op->org, op->event,
-                           op->areas[row - op->row_first].id, pg_get_int(rows, row, HA_HELD),
-                           pg_get_int(rows, row, HA_SOLD), pg_get_int(rows, row, HA_VERSION));
+            settle_area_row(batch, op, op->areas[row - op->row_first].id, row);
     }
 }
 

@@ -126,6 +126,46 @@ store_refusal(struct solo *solo)
 /* --- afterwards
  * ------------------------------------------------------------------------------------------ */
 
+/* Columns of resize_areas. */
+enum { SIZE_AREA, SIZE_CODE, SIZE_HELD, SIZE_SOLD, SIZE_VERSION };
+
+static void
+tell_sizes(struct solo *solo)
+{
+    const struct pg_result *rows = solo->sizes;
+    struct op *op = solo->op;
+
+    for (int row = 0; rows != NULL && row < pg_rows(rows); row++) {
+        struct area_counts counts = { .org = op->org,
+                                      .event = op->event,
+                                      .area = pg_get_text(rows, row, SIZE_AREA),
+                                      .held = pg_get_int(rows, row, SIZE_HELD),
+                                      .sold = pg_get_int(rows, row, SIZE_SOLD),
+                                      .version = pg_get_int(rows, row, SIZE_VERSION) };
+        if (!pg_is_null(rows, row, SIZE_VERSION))
+            tell_area(solo->batch.worker, &counts, op->hold->now);
+    }
+}
+
+/* In the order of the statements: the version of what is touched twice rises. */
+static void
+settle_committed(struct solo *solo, struct waiter_list *waiters)
+{
+    struct batch *batch = &solo->batch;
+    struct op *op = solo->op;
+
+    redis_settle(batch);
+    if (batch->rows.changes != NULL)
+        settle_change_rows(batch, waiters);
+    tell_sizes(solo);
+    if (batch->rows.reclaimed != NULL)
+        settle_reclaimed_rows(batch);
+    for (int row = 0; batch->rows.areas != NULL && row < pg_rows(batch->rows.areas); row++)
+        settle_area_row(batch, op, op->areas[solo->new_areas[row]].id, row);
+    if (op->hold != NULL && op->hold->status == HOLD_ACTIVE && op->seat_count == 0)
+        settle_area_timer(batch, op, op->hold);
+}
+
 static void
 settle_solo(struct solo *solo, bool committed)
 {
@@ -136,15 +176,10 @@ settle_solo(struct solo *solo, bool committed)
 
     waiter_list_init(&waiters);
     if (committed)
-        redis_settle(batch);
+        settle_committed(solo, &waiters);
     if (batch->rows.seats != NULL)
         settle_hold_rows(batch, op, committed, &waiters);
-    if (committed && batch->rows.changes != NULL)
-        settle_change_rows(batch, &waiters);
-    if (committed && op->area_count > 0)
-        seat_maps_invalidate(batch->worker->node->maps, op->org, op->event);
-    if (committed && op->hold != NULL && op->hold->status == HOLD_ACTIVE && op->seat_count == 0)
-        settle_area_timer(batch, op, op->hold);
+    tell_send(batch->worker);
     if (op->fate == FATE_ANSWER)
         claims_drop(engine, op, &waiters);
     switch (op->fate) {
@@ -166,6 +201,7 @@ static void
 solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
 {
     struct batch *batch = &solo->batch;
+    struct node *node = batch->worker->node;
     enum hf_status settled;
     switch (outcome) {
     case PG_DONE:
@@ -175,11 +211,13 @@ solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
             settle_solo(solo, changed);
         return;
     case PG_UNKNOWN:
+        doubt_begins(node);
         settled = batch_outcome(batch);
         if (settled == HF_OK && changed)
             settle_solo(solo, true);
         else
             batch_run_again(batch, settled == HF_OK);
+        doubt_is_over(node);
         return;
     case PG_REPEAT:
         batch_fail(batch, HF_SEAT_CONTENDED);

@@ -138,6 +138,18 @@ set_mark_locked(struct feed *feed, struct feed_mark mark)
 }
 
 static void
+count_missed(struct feed *feed)
+{
+    atomic_fetch_add(&feed->missed, 1);
+}
+
+uint64_t
+feed_missed(const struct feed *feed)
+{
+    return atomic_load(&feed->missed);
+}
+
+static void
 skip_locked(struct feed *feed)
 {
     struct feed_mark mark = { feed->incarnation, number_locked(feed) + 1 };
@@ -173,6 +185,7 @@ feed_skip(struct feed *feed)
 {
     lock_take(&feed->lock);
     skip_locked(feed);
+    count_missed(feed);
     lock_drop(&feed->lock);
 }
 
@@ -183,6 +196,7 @@ feed_break(struct feed *feed)
 
     lock_take(&feed->lock);
     break_locked(feed, &old);
+    count_missed(feed);
     lock_drop(&feed->lock);
     log_fini(&old);
 }
@@ -298,6 +312,7 @@ feed_lose(struct feed *feed, int64_t incarnation)
     if (i >= 0 && incarnation != feed->incarnation) {
         forget_locked(feed, i);
         break_locked(feed, &old);
+        count_missed(feed);
     }
     lock_drop(&feed->lock);
     log_fini(&old);
@@ -381,6 +396,7 @@ tell_locked(struct feed *feed, const struct feed_change *changes, int count,
         return;
     if (record == NULL) {
         raise_floor_locked(feed, from);
+        count_missed(feed);
         return;
     }
     record->incarnation = from.incarnation;
@@ -525,6 +541,8 @@ feed_hear(struct feed *feed, int64_t incarnation, uint64_t number, struct slice 
     lock_take(&feed->lock);
     enum feed_hearing hearing =
         incarnation == feed->incarnation ? FEED_REPEATED : judge_locked(feed, from, &old);
+    if (hearing == FEED_GAP)
+        count_missed(feed);
     if (hearing != FEED_REPEATED) {
         apply_heard_locked(feed, bytes, count, from, began);
         keep_heard_locked(feed, record, from);
@@ -555,6 +573,8 @@ feed_hear_last(struct feed *feed, int64_t incarnation, uint64_t number)
         set_mark_locked(feed, last);
         raise_floor_locked(feed, last);
     }
+    if (hearing == FEED_GAP)
+        count_missed(feed);
     lock_drop(&feed->lock);
     log_fini(&old);
     return hearing;

@@ -33,7 +33,7 @@ static struct fixture {
     bool is_sent;
     bool store_is_up;
     enum hf_status admits; /* what engine_admits says */
-    struct op *op; /* the last one that reached the engine */
+    struct op *op;         /* the last one that reached the engine */
     int op_count;
     void (*on_op)(struct op *op); /* NULL: the op stays unanswered */
     char token[2048];
@@ -112,10 +112,10 @@ engine_replan(struct engine *engine)
 }
 
 void
-engine_tell(struct node *node, const struct seat_news *news, int count, struct mono_time began)
+engine_tell(struct node *node, const struct feed_change *changes, int count, struct mono_time began)
 {
     (void)node;
-    (void)news;
+    (void)changes;
     (void)count;
     (void)began;
 }

@@ -175,6 +175,7 @@ set_up(void **state)
     config = (struct config){ .request_timeout = TIMEOUT_US, .batch_max = OPS_MAX };
     node =
         (struct node){ .config = &config, .hot = hot_table_new(&limits), .maps = seat_maps_new(1) };
+    node.feed = feed_new(&node, 65536);
     engine = (struct engine){ .node = &node, .worker_count = 2, .queue = op_queue_new(100) };
     engine.node->engine = &engine;
     pg = (struct pg){ .worker = &worker };
@@ -190,7 +191,7 @@ set_up(void **state)
                               .send = count };
         ops[i].deadline.us = ops[i].received.us + 20 * TIMEOUT_US;
     }
-    return node.hot == NULL || node.maps == NULL || engine.queue == NULL;
+    return node.hot == NULL || node.maps == NULL || node.feed == NULL || engine.queue == NULL;
 }
 
 static int
@@ -202,6 +203,7 @@ tear_down(void **state)
     while (op_queue_gather(engine.queue, hands, OPS_MAX, mono_now()) > 0)
         ;
     op_queue_free(&engine.queue);
+    feed_free(&node.feed);
     hot_table_free(&node.hot);
     seat_maps_free(&node.maps);
     return 0;
@@ -297,7 +299,7 @@ one_in_doubt_runs_nothing_more(void **state)
     assert_int_equal(ops[0].status, HF_OUTCOME_UNKNOWN);
     assert_true(worker.in_doubt);
     assert_memory_equal(&worker.doubt, &pg.ids[1], sizeof(worker.doubt));
-    assert_int_equal(engine.doubts, 1);
+    assert_int_equal(node.doubts, 1);
     assert_int_equal(engine.workers_up, 1);
     assert_int_equal(op_queue_gather(engine.queue, hands, OPS_MAX, mono_now()), 1);
     assert_ptr_equal(hands[0], &ops[1]);
