@@ -112,6 +112,7 @@ class Sale:
             if answer.status != 200:
                 self.wrong.append(f"a look: {answer!r}")
                 return
+            self.counts["whole map" if answer.json.get("full") else "map"] += 1
             page.apply(answer.json)
             empty_since = None if page.front else (empty_since or began)
             page.sold_out = empty_since is not None and began > empty_since + FRESH_S
