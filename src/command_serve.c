@@ -25,6 +25,7 @@
 #include "holdfast/feed.h"
 #include "holdfast/log.h"
 #include "holdfast/repair.h"
+#include "holdfast/streams.h"
 #include "holdfast/thread.h"
 #include "holdfast/upkeep.h"
 
@@ -342,6 +343,9 @@ start_threads(struct server *server)
         return false;
     if (!upkeep_warm_start(node))
         LOG_EVENT(LOG_WARN, "cold_start", log_text("hint", "memory fills by and by"));
+    node->streams = streams_start(node);
+    if (node->streams == NULL)
+        return failed("the streams");
     server->repair = repair_start(node);
     return server->repair != NULL || failed("repair");
 }
@@ -400,6 +404,7 @@ drain(struct server *server, struct mono_time deadline)
     api_set_phase(server->api, API_DRAINING);
     acceptor_drain_begin(server->acceptor);
     sleep_us(server->node.config->drain_delay);
+    streams_close(server->node.streams);
     acceptor_drain_close(server->acceptor);
     finish_what_is_in_flight(server, deadline);
 }
@@ -438,6 +443,7 @@ stop_rooms(struct server *server, struct mono_time deadline)
         engine_stop(&node->engine, deadline);
     if (server->acceptor != NULL)
         acceptor_stop(&server->acceptor);
+    streams_stop(&node->streams);
     fanout_stop(&node->fanout, !node_is_in_doubt(node));
     feed_free(&node->feed);
     if (node->maps != NULL)

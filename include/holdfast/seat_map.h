@@ -29,6 +29,7 @@
 #include "holdfast/hot_table.h"
 #include "holdfast/slice.h"
 
+struct buf;
 struct http_body;
 struct seat_maps; /* opaque */
 
@@ -64,6 +65,9 @@ struct seat_map_news {
 struct seat_map_counts {
     int64_t available, held, sold, blocked, total;
 };
+/* As GET .../occupancy says them. */
+void seat_map_counts_write(struct buf *out, const struct seat_map_counts *counts,
+                           struct db_time now);
 /*
  * One for an event, embedded in the watcher's own. All are called under the map's lock (rank MAP),
  * and may take only higher ones. A map that is watched stays in memory.
@@ -97,6 +101,8 @@ void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice
 /* Other nodes may have changed anything: every map is compared with Postgres before it is served
  * again. */
 void seat_maps_distrust(struct seat_maps *maps);
+/* When they last may have. */
+struct mono_time seat_maps_distrusted_at(const struct seat_maps *maps);
 /* Everything is void (another server answers now). */
 void seat_maps_forget(struct seat_maps *maps);
 

@@ -41,9 +41,10 @@ struct api_call;
 /* --- routes (routes.c) --------------------------------------------------- */
 
 enum route_access {
-    ACCESS_OPEN,  /* no token is looked at */
-    ACCESS_TOKEN, /* any valid token */
-    ACCESS_ADMIN  /* role admin */
+    ACCESS_OPEN,   /* no token is looked at */
+    ACCESS_TOKEN,  /* any valid token */
+    ACCESS_TICKET, /* the same, or ?ticket=, which the handler looks at */
+    ACCESS_ADMIN   /* role admin */
 };
 
 enum route_limit {
@@ -242,8 +243,19 @@ api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, h
 api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
     seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
 
+/* stream.c, stream_ticket.c */
+api_handler stream_get, stream_ticket_post;
+
 /* registry.c */
 api_handler registry_get, registry_reconcile;
+
+/* peers.c */
+struct json_writer;
+void peers_write_metrics(struct buf *out, struct fanout *fanout);
+/* "trusted", "peers_known" and "peers_heard", as fields of an object. */
+void peers_write_summary(struct json_writer *w, struct fanout *fanout);
+/* What this node has heard of the peer of that incarnation, as fields of an object. */
+void peers_write_one(struct json_writer *w, struct fanout *fanout, int64_t incarnation);
 
 /* abuse.c */
 api_handler abuse_recent_get, abuse_unblock_post;

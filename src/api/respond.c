@@ -252,6 +252,28 @@ respond_shared(struct api_call *call, const char *content_type, struct http_body
     respond_send(call);
 }
 
+/* Once the stream has begun its connection may end at any time, and the call with it. */
+void
+respond_stream(struct api_call *call, struct desk_tools *tools,
+               enum hf_status (*begin)(struct api_call *call, struct desk_tools *tools))
+{
+    struct http_reply *reply = &call->exchange->reply;
+    const char *route = call->route->name;
+    struct api *api = call->api;
+
+    reply->content_type = TYPE_EVENTS;
+    respond_header(call, "Cache-Control", SLICE_LITERAL("no-cache"));
+    respond_header(call, "X-Accel-Buffering", SLICE_LITERAL("no"));
+    write_rate_headers(&reply->headers, &call->rate);
+    enum hf_status status = begin(call, tools);
+    if (status != HF_OK) {
+        respond_refusal(call, status, NULL);
+        return;
+    }
+    metric_request(route, HF_OK);
+    atomic_fetch_sub(&api->unanswered, 1);
+}
+
 void
 respond_no_body(struct api_call *call, int http_status)
 {

@@ -25,6 +25,7 @@ struct api_call;
 #define TYPE_JSON    "application/json"
 #define TYPE_PROBLEM "application/problem+json"
 #define TYPE_HTML    "text/html; charset=utf-8"
+#define TYPE_EVENTS  "text/event-stream"
 #define TYPE_METRICS "text/plain; version=0.0.4; charset=utf-8"
 
 /* --- answers ------------------------------------------------------------- */
@@ -38,6 +39,13 @@ void respond_body(struct api_call *call, int http_status, const char *content_ty
  * that). */
 void respond_shared(struct api_call *call, const char *content_type, struct http_body *body,
                     bool is_gzip);
+/*
+ * An answer without an end (text/event-stream): fills headers, then `begin` takes the exchange if
+ * it returns HF_OK; else that status is the answer.
+ */
+struct desk_tools;
+void respond_stream(struct api_call *call, struct desk_tools *tools,
+                    enum hf_status (*begin)(struct api_call *call, struct desk_tools *tools));
 /* No body at all: 304, 204. */
 void respond_no_body(struct api_call *call, int http_status);
 

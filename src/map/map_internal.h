@@ -8,6 +8,7 @@
  * render.c         from both to a body, plain and gzip
  * seat_map.c       the table of maps and the contract
  * read_map.c       a map from Postgres
+ * counts_json.c    counts as JSON
  */
 #ifndef HOLDFAST_MAP_INTERNAL_H
 #define HOLDFAST_MAP_INTERNAL_H

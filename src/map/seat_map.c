@@ -299,6 +299,12 @@ seat_maps_distrust(struct seat_maps *maps)
     atomic_store(&maps->distrusted_at, mono_now().us);
 }
 
+struct mono_time
+seat_maps_distrusted_at(const struct seat_maps *maps)
+{
+    return (struct mono_time){ atomic_load(&maps->distrusted_at) };
+}
+
 static void
 must_read_locked(struct event_map *map)
 {

@@ -1,5 +1,6 @@
 /*
- * sweep.c - what is left behind: holds of dead nodes, ids of old transactions, old answers.
+ * sweep.c - what is left behind: holds of dead nodes, ids of old transactions, old answers,
+ * tickets.
  *
  * Every node sweeps, so that the work of a dead one is done by whoever comes first; each
  * hold is expired under its own lock, so two sweepers do no harm. A sweep takes a bounded number
@@ -112,6 +113,16 @@ sweep_batches(struct upkeep *upkeep)
     pg_param_uuid(&params, &floor);
     pg_param_int4(&params, PURGE_ROWS);
     return purged_all_it_may(run(upkeep, STATEMENT_PURGE_BATCHES, &params));
+}
+
+bool
+sweep_tickets(struct upkeep *upkeep)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_param_int4(&params, PURGE_ROWS);
+    return purged_all_it_may(run(upkeep, STATEMENT_PURGE_STREAM_TICKETS, &params));
 }
 
 bool

@@ -61,6 +61,8 @@ sweep(struct upkeep *upkeep)
         upkeep->batches_due.us = mono_now().us + AT_ONCE_US;
     if (mono_is_due(&upkeep->keys_due, PURGE_US) && sweep_keys(upkeep))
         upkeep->keys_due.us = mono_now().us + AT_ONCE_US;
+    if (mono_is_due(&upkeep->tickets_due, PURGE_US) && sweep_tickets(upkeep))
+        upkeep->tickets_due.us = mono_now().us + AT_ONCE_US;
 }
 
 static void
@@ -138,6 +140,7 @@ upkeep_new(struct node *node)
     /* Purges can wait; the first sweep for holds that ran out while nobody was there can't. */
     upkeep->batches_due.us = mono_now().us + PURGE_US;
     upkeep->keys_due.us = mono_now().us + PURGE_US;
+    upkeep->tickets_due.us = mono_now().us + PURGE_US;
     upkeep->replan_due.us = mono_now().us + REPLAN_US;
     return upkeep;
 }

@@ -32,7 +32,7 @@ struct upkeep {
 
     /* the thread's own */
     int64_t incarnation;
-    struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, replan_due;
+    struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, tickets_due, replan_due;
     struct hot_due *due; /* room for DUE_AT_ONCE */
 
     /* atomic, any thread */
@@ -66,6 +66,7 @@ void expiry_first_of_hold(const struct hot_due *due, int count, bool *first);
 bool sweep_holds(struct upkeep *upkeep);
 bool sweep_batches(struct upkeep *upkeep);
 bool sweep_keys(struct upkeep *upkeep);
+bool sweep_tickets(struct upkeep *upkeep);
 /* One of the holds of a sweep has come back. */
 void sweep_part_is_over(struct upkeep *upkeep);
 /* The least UUIDv7 of a time. */
