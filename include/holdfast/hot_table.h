@@ -86,6 +86,11 @@ void hot_table_free(struct hot_table **table);
  */
 void hot_table_set_trusted(struct hot_table *table, bool trusted);
 /*
+ * Trust lapses by itself then, if it isn't moved on: when the whole node stood still, no thread may
+ * rest on it before somebody has looked around. Never called: it doesn't lapse.
+ */
+void hot_table_trust_until(struct hot_table *table, struct mono_time until);
+/*
  * Voids every entry at once (fail-over, a gap in what peers told): from now on only what
  * began after this call is trusted, by mono_now. Claims and timers stay; no walk.
  */

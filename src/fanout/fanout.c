@@ -53,6 +53,7 @@ fanout_judge_locked(struct fanout *fanout, struct mono_time now)
     struct peers_verdict verdict;
     lock_assert_held(&fanout->lock);
     peers_judge(&fanout->peers, node_is_in_doubt(fanout->node), now, &verdict);
+    hot_table_trust_until(fanout->node->hot, verdict.until);
     if (verdict.changed)
         trust_or_not(fanout, verdict.trusted);
     if (verdict.missed) {

@@ -119,7 +119,8 @@ void peers_garbled(struct peers *peers, int64_t incarnation);
 
 struct peers_verdict {
     bool trusted;
-    bool changed; /* it was not so before */
+    struct mono_time until; /* trusted: so long, if nothing is heard or read any more */
+    bool changed;           /* it was not so before */
     bool missed;  /* trusted as before, but something was missed: what memory knows is void */
     int lost_count;
     int64_t lost[PEERS_MAX]; /* incarnations that aren't followed any more */

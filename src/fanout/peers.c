@@ -339,6 +339,26 @@ may_trust(const struct peers *peers, bool in_doubt, struct mono_time now)
            all_are_heard(peers, now);
 }
 
+static struct mono_time
+earlier(struct mono_time a, struct mono_time b)
+{
+    return a.us < b.us ? a : b;
+}
+
+/* When the first thing that trust rests on is too old. */
+static struct mono_time
+trusted_until(const struct peers *peers)
+{
+    struct mono_time until = { peers->table_at.us + TABLE_AGE_US };
+    for (int i = 0; i < peers->count; i++) {
+        const struct peer *peer = &peers->peer[i];
+        struct mono_time oldest = earlier(peer->fresh_at, peers->own_at);
+        if (has_to_be_heard(peer))
+            until = earlier(until, (struct mono_time){ oldest.us + FANOUT_SILENCE_US });
+    }
+    return until;
+}
+
 static void
 lose_the_silent(struct peers *peers, struct mono_time now)
 {
@@ -368,6 +388,7 @@ peers_judge(struct peers *peers, bool in_doubt, struct mono_time now, struct pee
     tell_lost(peers, verdict);
     forget_the_gone(peers);
     verdict->trusted = may_trust(peers, in_doubt, now);
+    verdict->until = trusted_until(peers);
     verdict->changed = verdict->trusted != peers->trusted;
     verdict->missed = verdict->trusted && !verdict->changed && peers->missed;
     peers->trusted = verdict->trusted;

@@ -83,6 +83,7 @@ hot_table_new(const struct hot_table_limits *limits)
     atomic_init(&table->entries, 0);
     atomic_init(&table->parked, 0);
     atomic_init(&table->trusted, false);
+    atomic_init(&table->trusted_until_us, INT64_MAX);
     atomic_init(&table->distrusted_us, INT64_MIN);
     atomic_init(&table->distrusts, 0);
     atomic_init(&table->tick_from, 0);
@@ -132,11 +133,17 @@ hot_table_set_trusted(struct hot_table *table, bool trusted)
     atomic_store(&table->trusted, trusted);
 }
 
+void
+hot_table_trust_until(struct hot_table *table, struct mono_time until)
+{
+    atomic_store(&table->trusted_until_us, until.us);
+}
+
 static bool
 seat_is_trusted(const struct hot_table *table, const struct hot_seat *seat, struct mono_time mono)
 {
     /* In this order: who sees `trusted` also sees the distrust that came before it. */
-    bool trusted = atomic_load(&table->trusted);
+    bool trusted = atomic_load(&table->trusted) && mono.us < atomic_load(&table->trusted_until_us);
     if (!seat->known || seat->began.us <= atomic_load(&table->distrusted_us)) {
         return false;
     }

@@ -156,6 +156,30 @@ two(void **state)
     return 0;
 }
 
+/* --- how long it lasts if nobody looks any more ----------------------------------- */
+
+static void
+trust_in_the_table_ends_with_its_age(void **state)
+{
+    (void)state;
+    assert_true(trusted());
+    assert_int_equal(verdict.until.us, table.began.us + TABLE_AGE_US);
+}
+
+static void
+trust_in_peers_ends_with_their_silence(void **state)
+{
+    (void)state;
+    int64_t heard_us = now.us;
+    later(100 * MS);
+    beat("n2", 2, 5);
+    assert_true(trusted());
+    assert_int_equal(verdict.until.us, heard_us + SILENCE); /* our own was heard then */
+    beat("n1", 1, 0);
+    assert_true(trusted());
+    assert_int_equal(verdict.until.us, now.us + SILENCE);
+}
+
 /* Everybody says something, the table is read: nothing but time passes. */
 static void
 a_while(void)
@@ -723,6 +747,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        ALONE(trust_in_the_table_ends_with_its_age),
+        TWO(trust_in_peers_ends_with_their_silence),
         ALONE(who_is_alone_needs_to_hear_nobody),
         ALONE(before_the_table_was_read_nobody_is_trusted),
         ALONE(a_table_that_is_too_old_is_none),

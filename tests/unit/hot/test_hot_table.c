@@ -293,6 +293,22 @@ among_others_an_entry_is_trusted_for_its_lease(void **state)
     table_end(table);
 }
 
+/* Nobody may rest on it after the node stood still, before it was looked at. */
+static void
+trust_lapses_by_itself(void **state)
+{
+    (void)state;
+    struct hot_table *table = table_usual();
+    learn(table, "A1", view_of(SEAT_SOLD, 2), false);
+    hot_table_trust_until(table, mono_at(HOUR));
+    assert_true(refuses(table, "A1", ANNA, 0, HOUR - 1));
+    assert_false(refuses(table, "A1", ANNA, 0, HOUR));
+    assert_int_equal(read_version(table, "A1", 0, HOUR), 0);
+    hot_table_trust_until(table, mono_at(HOUR + 1));
+    assert_true(refuses(table, "A1", ANNA, 0, HOUR));
+    table_end(table);
+}
+
 static void
 a_new_table_is_not_trusted(void **state)
 {
@@ -1042,6 +1058,7 @@ main(void)
         cmocka_unit_test(a_hold_near_its_end_neither_refuses_nor_is_told),
         cmocka_unit_test(a_hold_in_payment_refuses_past_its_end),
         cmocka_unit_test(among_others_an_entry_is_trusted_for_its_lease),
+        cmocka_unit_test(trust_lapses_by_itself),
         cmocka_unit_test(a_new_table_is_not_trusted),
         cmocka_unit_test(the_same_version_renews_the_lease),
         cmocka_unit_test(a_distrust_voids_every_entry_until_it_is_learned_anew),
