@@ -89,6 +89,14 @@ event_lets_in(struct engine *engine, const struct op *op, struct mono_time now)
            op->seat_count <= info.policy.max_seats_per_hold;
 }
 
+/* What memory believes of a seat is no part of an answer of Postgres. */
+static void
+forget_codes(struct op *op)
+{
+    for (int i = 0; i < op->seat_count; i++)
+        op->seats[i].code = HF_OK;
+}
+
 /*
  * True if memory refuses the op: each seat's code is set. It does so only when it knows the event
  * and every seat asked for, since an unknown seat would have to be named first.
@@ -116,6 +124,7 @@ memory_refuses(struct engine *engine, struct op *op)
             refused = true;
         } else if (!hot_table_read(engine->node->hot, &key, now, error_us, mono, &view) ||
                    view.status == SEAT_REMOVED) {
+            forget_codes(op);
             return false;
         }
     }
