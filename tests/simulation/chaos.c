@@ -1,9 +1,9 @@
 /*
- * chaos.c - what goes wrong in the world: stores, nodes, Redis, and another node that changes
- * seats.
+ * chaos.c - what goes wrong in the world: stores, nodes, Redis, and a rival: a node that changes
+ * seats and tells nobody.
  *
- * The other node has its row in the table of living nodes before it changes anything, and its
- * transactions hold row locks for a while, as its own would.
+ * The rival has its row in the table of living nodes before it changes anything, and its
+ * transactions hold row locks for a while, as a node's would.
  */
 #include <stdio.h>
 
@@ -16,7 +16,7 @@
 #include "store.h"
 #include "wire.h"
 
-#define RIVAL "n2"
+#define RIVAL "rival"
 
 struct faults faults;
 static bool over;
@@ -28,11 +28,23 @@ rarely(int64_t least, int64_t most)
     return chance_one_in(2) ? 0 : chance_between(least, most);
 }
 
+static void
+draw_pubsub(void)
+{
+    faults.message_lost_one_in = rarely(3, 200);
+    faults.message_twice_one_in = rarely(2, 50);
+    faults.message_overtaken_one_in = rarely(2, 50);
+    faults.message_us = chance_one_in(2) ? faults.message_us : chance_between(50, 400) * MS;
+    faults.redis_loses_one = chance_one_in(2);
+    faults.subscriptions_break = chance_one_in(2);
+}
+
 void
-faults_draw(bool calm)
+faults_draw(int nodes, bool calm)
 {
     faults = (struct faults){ .trip_us = chance_between(1, 20) * MS,
                               .redis_trip_us = chance_between(1, 10) * MS,
+                              .message_us = chance_between(0, 20) * MS,
                               .stall_us = 1 * S,
                               .outlive_us = 100 * MS };
     if (calm) { /* a statement that has to be repeated loses nothing */
@@ -50,20 +62,26 @@ faults_draw(bool calm)
     faults.outlive_us = chance_one_in(2) ? 50 * MS : chance_between(1, 40) * 100 * MS;
     faults.store_goes = chance_one_in(3);
     faults.fails_over = chance_one_in(4);
-    faults.node_dies = chance_one_in(3);
-    faults.node_drains = chance_one_in(4);
-    faults.rival_comes = chance_one_in(2);
+    faults.nodes_die = chance_one_in(3);
+    faults.nodes_drain = chance_one_in(4);
+    /* Nobody is trusted while it is there: it tells nothing. */
+    faults.rival_comes = chance_one_in(nodes == 1 ? 2 : 10);
     faults.redis_goes = chance_one_in(2);
     faults.event_moves = chance_one_in(4);
+    faults.nodes_stand_still = chance_one_in(4);
+    if (nodes > 1 && !chance_one_in(3))
+        draw_pubsub();
 }
 
 void
 faults_end(void)
 {
     over = true;
-    faults = (struct faults){
-        .trip_us = 4 * MS, .redis_trip_us = 2 * MS, .stall_us = 1, .outlive_us = 1
-    };
+    faults = (struct faults){ .trip_us = 4 * MS,
+                              .redis_trip_us = 2 * MS,
+                              .message_us = 2 * MS,
+                              .stall_us = 1,
+                              .outlive_us = 1 };
     trace("--- faults end");
 }
 
@@ -83,7 +101,7 @@ store_main(void *argument)
             cold_restart(away_us, faults.fails_over);
             break;
         case 1:
-            cold_partition(away_us);
+            cold_partition(chance_one_in(2) ? NOWHERE : (int)chance_below(sim_node_count), away_us);
             break;
         default:
             cold_end_one_session();
@@ -109,6 +127,24 @@ redis_main(void *argument)
     return NULL;
 }
 
+/* What one machine's subscription, or its way to Redis, has to bear. */
+static void *
+pubsub_main(void *argument)
+{
+    (void)argument;
+    while (!over) {
+        fiber_sleep(chance_between(100 * MS, 3 * S));
+        int machine = (int)chance_below(sim_node_count);
+        if (over)
+            break;
+        if (faults.redis_loses_one && (!faults.subscriptions_break || chance_one_in(2)))
+            redis_loses(machine, chance_one_in(4) ? chance_below(4 * S) : chance_below(800 * MS));
+        else
+            pubsub_break(chance_one_in(4) ? NOWHERE : machine, chance_one_in(2));
+    }
+    return NULL;
+}
+
 static void *
 event_main(void *argument)
 {
@@ -125,26 +161,40 @@ event_main(void *argument)
     return NULL;
 }
 
-/* --- the node ------------------------------------------------------------- */
+/* --- the nodes ------------------------------------------------------------ */
 
 static void *
 node_main(void *argument)
 {
-    (void)argument;
+    struct sim_node *node = argument;
+
     for (;;) {
         fiber_sleep(chance_between(1 * S, 7 * S));
         if (over)
             return NULL;
-        if (sim_node.phase != NODE_UP)
+        if (node->phase != NODE_UP)
             continue;
-        if (faults.node_drains && (!faults.node_dies || chance_one_in(2)))
-            node_drain();
+        if (faults.nodes_drain && (!faults.nodes_die || chance_one_in(2)))
+            node_drain(node);
         else
-            node_crash();
+            node_crash(node);
     }
 }
 
-/* --- the other node ------------------------------------------------------- */
+static void *
+still_main(void *argument)
+{
+    (void)argument;
+    while (!over) {
+        fiber_sleep(chance_between(500 * MS, 4 * S));
+        struct sim_node *node = &sim_nodes[chance_below(sim_node_count)];
+        if (!over && node->phase == NODE_UP)
+            node_stand_still(node, chance_delay(900 * MS, 11 * S));
+    }
+    return NULL;
+}
+
+/* --- the rival ------------------------------------------------------------ */
 
 static void
 rival_takes(struct tx *tx, int seat, struct slice request)
@@ -253,12 +303,12 @@ rival_acts(void)
 static void
 rival_stays(int64_t end_us)
 {
-    int64_t incarnation = nodes_join(RIVAL, 0), beat_us = sim_now_us(), others, newest;
+    int64_t incarnation = nodes_join(RIVAL, 0), beat_us = sim_now_us();
 
     while (incarnation != 0 && sim_now_us() < end_us && !over) {
         fiber_sleep(chance_below(300 * MS));
         if (sim_now_us() - beat_us > 900 * MS) {
-            (void)nodes_beat(RIVAL, incarnation, &others, &newest);
+            (void)nodes_beat(RIVAL, incarnation);
             beat_us = sim_now_us();
         }
         if (sim_now_us() >= store.away_until_us)
@@ -290,8 +340,12 @@ chaos_start(void)
         fiber_start("redis", GROUP_WORLD, 0, redis_main, NULL);
     if (faults.event_moves)
         fiber_start("event", GROUP_WORLD, 0, event_main, NULL);
-    if (faults.node_dies || faults.node_drains)
-        fiber_start("fate", GROUP_WORLD, 0, node_main, NULL);
+    if (faults.redis_loses_one || faults.subscriptions_break)
+        fiber_start("pubsub", GROUP_WORLD, 0, pubsub_main, NULL);
+    for (int i = 0; i < sim_node_count && (faults.nodes_die || faults.nodes_drain); i++)
+        fiber_start("fate", GROUP_WORLD, 0, node_main, &sim_nodes[i]);
+    if (faults.nodes_stand_still)
+        fiber_start("still", GROUP_WORLD, 0, still_main, NULL);
     if (faults.rival_comes)
         fiber_start("rival", GROUP_WORLD, 0, rival_main, NULL);
 }

@@ -2,8 +2,10 @@
  * clients.c - people who want the same seats: they hold, extend, confirm, cancel, hand on, click
  * twice, use Idempotency-Keys, and ask again when they heard "outcome_unknown".
  *
- * Each request becomes an op as src/api/holds.c makes it. It must be answered exactly once, and by
- * its deadline (a little later at most), unless the node dies.
+ * As behind a balancer: a client stays with one node for a while, now and then it comes to another
+ * one, and always when its own is down. Each request becomes an op as src/api/holds.c makes it. It
+ * must be answered exactly once, and by its deadline (a little later at most), unless the node
+ * dies.
  */
 #include "clients.h"
 
@@ -23,6 +25,7 @@
 #define SLACK_US    (200 * MS) /* how late an answer may be */
 #define THINK_US    (400 * MS)
 #define BODY_BYTES  200
+#define NEVER       INT64_MAX
 
 struct request {
     struct op op; /* first: the engine gives it back */
@@ -31,6 +34,9 @@ struct request {
     int status; /* of the written answer */
     bool replayed, sent, lost;
     enum hf_status heard;
+    struct sim_node *node; /* who was asked */
+    int64_t asked_us, answer_due_us;
+    int64_t looked_us; /* memory's answer may be from then: its thread stood still; else NEVER */
 };
 
 /* A hold that somebody was told of. */
@@ -51,7 +57,7 @@ struct client_counts client_counts;
 static struct known_hold known[HOLDS_KNOWN];
 static int known_count;
 static struct known_key *known_keys;
-static struct request *waiting[256]; /* what the node has */
+static struct request *waiting[256]; /* what the nodes have */
 static int waiting_count;
 static int64_t request_count;
 static bool stopping;
@@ -174,7 +180,7 @@ request_send(struct op *op)
     trace("answer: %s %s%s%s", request->id, request->body, request->replayed ? " replayed" : "",
           op->tier == TIER_HOT ? " from memory" : "");
     if (!request->replayed)
-        oracle_answer(op, sim_node.node.clock);
+        oracle_answer(op, request->node, request->asked_us, request->looked_us);
     if (op->keyed)
         check_key(request);
     if (!request->replayed && op->hold != NULL && op->hold->status == HOLD_ACTIVE)
@@ -186,20 +192,51 @@ request_send(struct op *op)
 }
 
 void
-clients_node_died(void)
+clients_node_died(const struct sim_node *node)
+{
+    for (int i = waiting_count - 1; i >= 0; i--) {
+        struct request *request = waiting[i];
+        if (request->node != node)
+            continue;
+        request->lost = true;
+        client_counts.lost++;
+        forget_waiting(request);
+        fiber_wake_all(&request->sent);
+    }
+}
+
+/* Its own deadline has come by then, too; what it looked up before it stood still it may say after.
+ */
+static void
+bear_with(struct request *request)
+{
+    int64_t still_us = request->node->still_until_us + SLACK_US;
+
+    if (request->answer_due_us < still_us)
+        request->answer_due_us = still_us;
+}
+
+void
+clients_node_stands_still(const struct sim_node *node)
 {
     for (int i = 0; i < waiting_count; i++) {
-        waiting[i]->lost = true;
-        client_counts.lost++;
-        fiber_wake_all(&waiting[i]->sent);
+        struct request *request = waiting[i];
+        if (request->node != node)
+            continue;
+        bear_with(request);
+        if (request->looked_us > sim_now_us())
+            request->looked_us = sim_now_us();
     }
-    waiting_count = 0;
 }
 
 int64_t
-clients_unanswered(void)
+clients_unanswered(const struct sim_node *node)
 {
-    return waiting_count;
+    int64_t count = 0;
+
+    for (int i = 0; i < waiting_count; i++)
+        count += waiting[i]->node == node;
+    return count;
 }
 
 /* --- requests ------------------------------------------------------------- */
@@ -337,31 +374,50 @@ change_hold(const char *user)
     return request;
 }
 
+/* One that is up; NULL: there is none. *node, if it is up, unless chance has it otherwise. */
+static struct sim_node *
+choose_node(struct sim_node *node)
+{
+    struct sim_node *up[MACHINES];
+    int count = 0;
+
+    if (node != NULL && node->phase == NODE_UP && !chance_one_in(4))
+        return node;
+    for (int i = 0; i < sim_node_count; i++)
+        if (sim_nodes[i].phase == NODE_UP)
+            up[count++] = &sim_nodes[i];
+    return count > 0 ? up[chance_below(count)] : NULL;
+}
+
 static void
-hand_in(struct request *request)
+hand_in(struct request *request, struct sim_node *node)
 {
     struct op *op = &request->op;
 
-    op->received = mono_now();
+    request->node = node;
+    request->asked_us = sim_now_us();
+    request->answer_due_us = request->asked_us + sim_config.request_timeout + SLACK_US;
+    request->looked_us = NEVER;
+    bear_with(request);
+    op->received = machine_time(node->machine, request->asked_us);
     op->deadline.us = op->received.us + sim_config.request_timeout;
     hf_assert(waiting_count < (int)(sizeof(waiting) / sizeof(waiting[0])));
     waiting[waiting_count++] = request;
     client_counts.asked++;
-    trace("ask: %s %s kind %d%s %.*s%s%.*s", request->id, op->user.ptr, (int)op->kind,
-          op->keyed ? " keyed" : "", (int)(op->seat_count > 0 ? request->seats[0].id.len : 0),
+    trace("ask: %s %s %s kind %d%s %.*s%s%.*s", node->node.id, request->id, op->user.ptr,
+          (int)op->kind, op->keyed ? " keyed" : "",
+          (int)(op->seat_count > 0 ? request->seats[0].id.len : 0),
           op->seat_count > 0 ? request->seats[0].id.ptr : "", op->seat_count > 1 ? "," : "",
           (int)(op->seat_count > 1 ? request->seats[1].id.len : 0),
           op->seat_count > 1 ? request->seats[1].id.ptr : "");
-    node_submit(op);
+    node_submit(node, op);
 }
 
 static void
 await(struct request *request)
 {
-    int64_t end_us = request->op.deadline.us + SLACK_US;
-
-    while (!request->sent && !request->lost && sim_now_us() < end_us)
-        fiber_wait(&request->sent, end_us);
+    while (!request->sent && !request->lost && sim_now_us() < request->answer_due_us)
+        fiber_wait(&request->sent, request->answer_due_us);
     if (!request->sent && !request->lost)
         violation("%s (kind %d) is not answered %.3f s after its deadline", request->id,
                   (int)request->op.kind, (double)SLACK_US / 1e6);
@@ -369,9 +425,25 @@ await(struct request *request)
 
 /* --- a client's life ------------------------------------------------------ */
 
-/* Some requests at once: the same twice, or different ones. */
+/* As long as nobody knows, and somebody is there to be asked. */
 static void
-click(const char *user)
+ask_until_known(const struct request *first, struct sim_node *node)
+{
+    bool doubtful = first->lost || first->heard == HF_OUTCOME_UNKNOWN;
+
+    for (int tries = 0; doubtful && tries < 3; tries++) {
+        if ((node = choose_node(node)) == NULL)
+            return;
+        struct request *again = ask_again(first);
+        hand_in(again, node);
+        await(again);
+        doubtful = again->lost || again->heard == HF_OUTCOME_UNKNOWN;
+    }
+}
+
+/* Some requests at once: the same twice, or different ones; some of them by way of another node. */
+static void
+click(const char *user, struct sim_node *node)
 {
     struct request *requests[AT_ONCE_MAX];
     int count = chance_one_in(4) ? (int)chance_between(2, AT_ONCE_MAX) : 1;
@@ -383,29 +455,23 @@ click(const char *user)
             requests[i] = change_hold(user);
         else
             requests[i] = want_seats(user);
-        hand_in(requests[i]);
+        hand_in(requests[i], choose_node(node));
     }
     for (int i = 0; i < count; i++)
         await(requests[i]);
-    struct request *first = requests[0];
-    bool doubtful = first->lost || first->heard == HF_OUTCOME_UNKNOWN;
-    for (int tries = 0; doubtful && tries < 3 && sim_node.phase == NODE_UP; tries++) {
-        struct request *again = ask_again(first);
-        hand_in(again);
-        await(again);
-        doubtful = again->lost || again->heard == HF_OUTCOME_UNKNOWN;
-    }
+    ask_until_known(requests[0], node);
 }
 
 static void *
 client_main(void *argument)
 {
     const char *user = argument;
+    struct sim_node *node = NULL;
 
     while (!stopping) {
         fiber_sleep(chance_one_in(5) ? chance_below(2 * MS) : chance_below(THINK_US));
-        if (!stopping && sim_node.phase == NODE_UP)
-            click(user);
+        if (!stopping && (node = choose_node(node)) != NULL)
+            click(user, node);
     }
     alive--;
     return NULL;
@@ -443,7 +509,7 @@ clients_take_all(void)
         request->op.source = SLICE_LITERAL("web");
         request->op.hold_id = uuid_v7_new();
         request_add_seat(request->seats, &request->op.seat_count, seat);
-        hand_in(request);
+        hand_in(request, choose_node(NULL));
         await(request);
         bool limited = store.policy.one_hold_per_user || request->heard == HF_USER_LIMIT;
         if (request->heard != HF_CREATED && !limited)

@@ -36,8 +36,8 @@ struct pg {
     /* the transaction that is open */
     bool open, closed, end_sent, commit_sent, failed;
     enum pg_outcome failure;
-    int sent, answered; /* statements, BEGIN among them */
-    struct mono_time deadline;
+    int sent, answered;  /* statements, BEGIN among them */
+    int64_t deadline_us; /* in the world's time */
 };
 
 /* --- answers, at the client ----------------------------------------------- */
@@ -75,22 +75,22 @@ reset_seen_us(const struct wire *wire)
 
 /* The next answer; NULL: the connection is lost (and dropped). */
 static struct answer *
-next_answer(struct pg *pg, struct mono_time deadline)
+next_answer(struct pg *pg, int64_t deadline_us)
 {
     struct wire *wire = pg->wire;
 
     while (wire != NULL) {
         struct answer *first = wire->answers;
-        int64_t now_us = sim_now_us(), end_us = deadline.us;
+        int64_t now_us = sim_now_us(), end_us = deadline_us;
         int64_t reset_us = reset_seen_us(wire);
         if (first != NULL && first->arrives_us <= wire->cut_us) {
             if (first->arrives_us <= now_us)
                 break;
             end_us = first->arrives_us < end_us ? first->arrives_us : end_us;
         }
-        if (now_us >= deadline.us || now_us >= reset_us) {
+        if (now_us >= deadline_us || now_us >= reset_us) {
             pg_drop(pg);
-            note(pg, "", now_us >= deadline.us ? "no answer in time" : "connection reset");
+            note(pg, "", now_us >= deadline_us ? "no answer in time" : "connection reset");
             return NULL;
         }
         fiber_wait(&wire->answers, end_us < reset_us ? end_us : reset_us);
@@ -140,7 +140,7 @@ pg_tx_begin(struct pg *pg, const struct uuid *batch_id, struct mono_time deadlin
     pg->open = true;
     pg->closed = pg->end_sent = pg->commit_sent = pg->failed = false;
     pg->sent = pg->answered = 0;
-    pg->deadline = deadline;
+    pg->deadline_us = machine_sim_us(deadline);
     if (pg->wire == NULL) {
         tx_lost(pg);
         return;
@@ -175,7 +175,7 @@ pg_tx_commit(struct pg *pg)
 {
     hf_assert(pg->open && !pg->closed);
     pg->closed = true;
-    if (!pg->failed && sim_now_us() >= pg->deadline.us) {
+    if (!pg->failed && sim_now_us() >= pg->deadline_us) {
         pg_drop(pg); /* so it never commits */
         note(pg, "", "the deadline passed before COMMIT");
         tx_lost(pg);
@@ -202,7 +202,7 @@ pg_tx_rollback(struct pg *pg)
 static struct answer *
 tx_answer(struct pg *pg)
 {
-    struct answer *answer = pg->failed ? NULL : next_answer(pg, pg->deadline);
+    struct answer *answer = pg->failed ? NULL : next_answer(pg, pg->deadline_us);
 
     if (answer == NULL) {
         tx_lost(pg);
@@ -256,7 +256,7 @@ clean_up(struct pg *pg)
     }
     if (!pg->end_sent)
         wire_send(pg->wire, message_new(M_ROLLBACK));
-    while ((answer = next_answer(pg, pg->deadline)) != NULL) {
+    while ((answer = next_answer(pg, pg->deadline_us)) != NULL) {
         bool last = answer->kind == A_ROLLED_BACK || answer->kind == A_COMMITTED;
         hf_assert(answer->kind != A_COMMITTED);
         pg_result_free(&answer->rows);
@@ -307,10 +307,10 @@ pg_settle_outcome(struct pg *pg, const struct uuid *batch_id, struct mono_time d
         return PG_UNAVAILABLE;
     struct message *message = message_new(M_SETTLE);
     message->batch = *batch_id;
-    message->timeout_us = deadline.us - sim_now_us() - 50 * MS;
+    message->timeout_us = machine_sim_us(deadline) - sim_now_us() - 50 * MS;
     wire_send(pg->wire, message);
     maybe_cut(pg->wire, faults.cut_commit_one_in);
-    struct answer *answer = next_answer(pg, deadline);
+    struct answer *answer = next_answer(pg, machine_sim_us(deadline));
     enum pg_outcome outcome = PG_UNAVAILABLE;
     if (answer != NULL && answer->kind == A_ROWS) {
         *committed = answer->told;
@@ -347,7 +347,7 @@ pg_run(struct pg *pg, enum pg_statement statement, const struct pg_params *param
     message->call = call_new(statement, params);
     wire_send(pg->wire, message);
     maybe_cut(pg->wire, faults.cut_one_in);
-    struct answer *answer = next_answer(pg, deadline);
+    struct answer *answer = next_answer(pg, machine_sim_us(deadline));
     if (answer == NULL)
         return writes(statement) ? PG_UNKNOWN : PG_UNAVAILABLE;
     enum pg_outcome outcome = PG_DONE;
@@ -386,6 +386,15 @@ pg_identity_free(struct pg_identity **identity)
 {
     free(*identity);
     *identity = NULL;
+}
+
+int64_t
+pg_identity_system(struct pg_identity *identity)
+{
+    lock_take(&identity->lock);
+    int64_t known = identity->known;
+    lock_drop(&identity->lock);
+    return known;
 }
 
 void
@@ -457,7 +466,7 @@ observe_clock(struct pg *pg, struct mono_time deadline)
 static void
 sleep_until_at_most(int64_t us, struct mono_time deadline)
 {
-    int64_t left_us = deadline.us - sim_now_us();
+    int64_t left_us = machine_sim_us(deadline) - sim_now_us();
 
     fiber_sleep(us < left_us ? us : left_us);
 }
@@ -466,12 +475,12 @@ static bool
 connect_once(struct pg *pg, struct mono_time deadline)
 {
     sleep_until_at_most(chance_delay(faults.trip_us, 4 * faults.trip_us), deadline);
-    if (sim_now_us() < store.away_until_us) {
+    if (sim_now_us() < store.away_until_us || sim_now_us() < store.lost_until_us[machine_here()]) {
         if (chance_one_in(4)) /* nobody refuses: it takes a time-out */
             sleep_until_at_most(CONNECT_GIVES_UP, deadline);
         return false;
     }
-    if (sim_now_us() >= deadline.us)
+    if (sim_now_us() >= machine_sim_us(deadline))
         return false;
     int64_t identity = store.identity;
     pg->wire = wire_open();
@@ -511,7 +520,7 @@ pg_ready_until(struct pg *pg, struct mono_time deadline)
 bool
 pg_ready(struct pg *pg)
 {
-    return pg_ready_until(pg, (struct mono_time){ sim_now_us() + READY_US });
+    return pg_ready_until(pg, (struct mono_time){ mono_now().us + READY_US });
 }
 
 bool

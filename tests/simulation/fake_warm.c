@@ -2,14 +2,13 @@
  * fake_warm.c - the contract of warm.h over a Redis that is a few values in memory, and fails.
  *
  * The breaker is the real one. What is put must be committed already (law 5), and an open breaker
- * must keep everybody away.
+ * must keep everybody away. Publishing and subscribing have a file of their own (fake_pubsub.c).
  */
 #include "fake_warm.h"
 
 #include <stdlib.h>
 
 #include "faults.h"
-#include "holdfast/warm.h"
 #include "sim.h"
 #include "store.h"
 
@@ -31,14 +30,32 @@ struct warm {
 };
 
 static struct value values[SEATS_MAX];
-static int64_t away_until_us;
+static int64_t away_until_us, lost_until_us[MACHINES];
 static uint64_t wipes;
+
+bool
+redis_is_reached(void)
+{
+    int machine = machine_here();
+
+    return sim_now_us() >= away_until_us &&
+           (machine == NOWHERE || sim_now_us() >= lost_until_us[machine]);
+}
 
 void
 redis_goes_away(int64_t us)
 {
     trace("redis: away for %.3f s", (double)us / 1e6);
     away_until_us = sim_now_us() + us;
+    pubsub_break(NOWHERE, chance_one_in(2));
+}
+
+void
+redis_loses(int machine, int64_t us)
+{
+    trace("redis: n%d is cut off for %.3f s", machine + 1, (double)us / 1e6);
+    lost_until_us[machine] = sim_now_us() + us;
+    pubsub_break(machine, !chance_one_in(4));
 }
 
 void
@@ -86,6 +103,12 @@ warm_tier_free(struct warm_tier **tier)
     *tier = NULL;
 }
 
+bool
+warm_tier_is_on(const struct warm_tier *tier)
+{
+    return tier != NULL;
+}
+
 struct breaker *
 warm_tier_breaker(struct warm_tier *tier)
 {
@@ -104,7 +127,7 @@ warm_tier_distrust(struct warm_tier *tier, const char *why)
 static bool
 round_trip(struct warm *warm)
 {
-    bool answers = sim_now_us() >= away_until_us && !chance_one_in(faults.redis_fails_one_in);
+    bool answers = redis_is_reached() && !chance_one_in(faults.redis_fails_one_in);
 
     fiber_sleep(answers ? chance_delay(faults.redis_trip_us / 4, faults.redis_trip_us)
                         : TIMEOUT_US);
@@ -151,7 +174,7 @@ warm_watch(struct warm *warm)
     struct breaker *breaker = warm->tier->breaker;
 
     if (breaker_probe_is_due(breaker, mono_now())) {
-        bool answers = sim_now_us() >= away_until_us;
+        bool answers = redis_is_reached();
         fiber_sleep(answers ? faults.redis_trip_us : TIMEOUT_US);
         breaker_probed(breaker, mono_now(), answers);
         return answers;
@@ -193,7 +216,7 @@ warm_put(struct warm *warm, const struct warm_hold *holds, int count)
         struct value *value = &values[seat];
         bool newer =
             uuid_equal(&value->hold, &holds[i].hold_id) && value->version > holds[i].version;
-        if (allowed && sim_now_us() >= away_until_us && !newer)
+        if (allowed && redis_is_reached() && !newer)
             *value = (struct value){ holds[i].hold_id, holds[i].version };
     }
     warm->due |= allowed;
@@ -205,7 +228,7 @@ warm_remove(struct warm *warm, const struct warm_hold *holds, int count)
 {
     bool allowed = may_use(warm);
 
-    for (int i = 0; i < count && allowed && sim_now_us() >= away_until_us; i++) {
+    for (int i = 0; i < count && allowed && redis_is_reached(); i++) {
         int seat = store_find_seat(holds[i].seat);
         if (seat >= 0 && uuid_equal(&values[seat].hold, &holds[i].hold_id))
             values[seat] = (struct value){ .version = 0 };
@@ -221,4 +244,15 @@ warm_collect(struct warm *warm)
 
     warm->due = false;
     return !due || round_trip(warm);
+}
+
+/* Who hears no reply can't tell whether Redis took it. */
+bool
+warm_publish(struct warm *warm, struct slice channel, struct slice message)
+{
+    if (!may_use(warm))
+        return false;
+    if (redis_is_reached() && !chance_one_in(faults.redis_fails_one_in))
+        pubsub_send(channel, message);
+    return round_trip(warm);
 }

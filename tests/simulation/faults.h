@@ -16,20 +16,25 @@ struct faults {
     int64_t repeat_one_in;      /* statements of a transaction: 40P01, the same again may work */
     int64_t data_error_one_in;  /* the same: P0001 */
     int64_t redis_fails_one_in; /* uses of Redis: no answer in time */
+    /* copies of a message, each to one subscription */
+    int64_t message_lost_one_in, message_twice_one_in, message_overtaken_one_in;
 
     /* at most so long */
     int64_t trip_us;       /* there or back */
     int64_t stall_us;      /* of the server */
     int64_t outlive_us;    /* a backend works on after its connection was cut */
     int64_t redis_trip_us; /* there and back */
+    int64_t message_us;    /* from Redis to a subscription */
 
     /* now and then */
-    bool store_goes, fails_over, node_dies, node_drains, rival_comes, redis_goes, event_moves;
+    bool store_goes, fails_over, nodes_die, nodes_drain, rival_comes, redis_goes, event_moves;
+    bool redis_loses_one, subscriptions_break, nodes_stand_still;
 };
 extern struct faults faults;
 
-/* Draws them from the seed. Calm: delays and repetitions only, nothing is lost. */
-void faults_draw(bool calm);
+/* Draws them from the seed, for so many nodes. Calm: delays and repetitions only, nothing is lost.
+ */
+void faults_draw(int nodes, bool calm);
 /* From now on the world is kind: to see that all comes to rest. */
 void faults_end(void);
 /* The fibers that bring them (chaos.c); they end with faults_end. */

@@ -54,6 +54,7 @@ static int started_count;
 static struct fiber *current;
 static ucontext_t scheduler;
 static int64_t now_us = 1000 * S;
+static int64_t still_until_us[MACHINES]; /* till then nobody runs there */
 static bool stopping;
 
 /* --- what the sanitizers hear --------------------------------------------- */
@@ -249,6 +250,13 @@ forget_the_over(void)
 }
 
 void
+fibers_stand_still(int machine, int64_t us)
+{
+    if (still_until_us[machine] < now_us + us)
+        still_until_us[machine] = now_us + us;
+}
+
+void
 fibers_kill(int group)
 {
     hf_assert(current == NULL || current->group != group);
@@ -261,13 +269,24 @@ fibers_kill(int group)
 /* --- who is next ---------------------------------------------------------- */
 
 static int64_t
-earliest_wake(void)
+due_us(const struct fiber *fiber)
+{
+    int machine = machine_of(fiber->group);
+    int64_t still_us = machine == NOWHERE ? 0 : still_until_us[machine];
+
+    return fiber->wake_us > still_us ? fiber->wake_us : still_us;
+}
+
+static int64_t
+earliest_due(void)
 {
     int64_t earliest = NEVER;
 
-    for (int i = 0; i < live_count; i++)
-        if (live[i]->wake_us < earliest)
-            earliest = live[i]->wake_us;
+    for (int i = 0; i < live_count; i++) {
+        int64_t us = due_us(live[i]);
+        if (us < earliest)
+            earliest = us;
+    }
     return earliest;
 }
 
@@ -279,7 +298,7 @@ pick(void)
     int count = 0;
 
     for (int i = 0; i < live_count; i++)
-        if (live[i]->wake_us <= now_us)
+        if (due_us(live[i]) <= now_us)
             ready[count++] = live[i];
     return ready[chance_below(count)];
 }
@@ -287,7 +306,7 @@ pick(void)
 static void
 run_one(void)
 {
-    int64_t earliest = earliest_wake();
+    int64_t earliest = earliest_due();
 
     if (earliest == NEVER)
         violation("nobody can go on: all wait for each other");

@@ -12,23 +12,76 @@
 #include "holdfast/thread.h"
 #include "sim.h"
 
-#define HELD_MAX        16
+#define HELD_MAX        24
 #define SET_ASIDE       40 /* one in so many locks */
 #define SET_ASIDE_US    400
 #define WALL_AT_ZERO_US (INT64_C(1780000000) * S) /* some day in 2026 */
+#define AHEAD_MOST_US   (1000000 * S)
+#define WALL_WRONG_US   (60 * S)
 
 /* --- clocks and chance ---------------------------------------------------- */
+
+static struct {
+    int64_t ahead_us, wall_us; /* of the world's time; of the true wall clock */
+} clocks[MACHINES];
+
+void
+machines_draw(void)
+{
+    for (int i = 0; i < MACHINES; i++) {
+        clocks[i].ahead_us = chance_below(AHEAD_MOST_US);
+        clocks[i].wall_us = chance_between(-WALL_WRONG_US, WALL_WRONG_US);
+    }
+}
+
+int
+machine_group(int machine, int start)
+{
+    return GROUP_NODE + start * MACHINES + machine;
+}
+
+int
+machine_of(int group)
+{
+    return group < GROUP_NODE ? NOWHERE : (group - GROUP_NODE) % MACHINES;
+}
+
+int
+machine_here(void)
+{
+    return machine_of(fiber_group());
+}
+
+static int64_t
+ahead_us(int machine)
+{
+    return machine == NOWHERE ? 0 : clocks[machine].ahead_us;
+}
+
+struct mono_time
+machine_time(int machine, int64_t sim_us)
+{
+    return (struct mono_time){ sim_us + ahead_us(machine) };
+}
+
+int64_t
+machine_sim_us(struct mono_time time)
+{
+    return time.us - ahead_us(machine_here());
+}
 
 struct mono_time
 mono_now(void)
 {
-    return (struct mono_time){ sim_now_us() };
+    return machine_time(machine_here(), sim_now_us());
 }
 
 int64_t
 wall_clock_us(void)
 {
-    return WALL_AT_ZERO_US + sim_now_us();
+    int machine = machine_here();
+
+    return WALL_AT_ZERO_US + sim_now_us() + (machine == NOWHERE ? 0 : clocks[machine].wall_us);
 }
 
 /* Called once before main, for the hash's seed: chance starts from zero then, always the same. */

@@ -1,29 +1,38 @@
 /*
- * oracle.c - the invariants.
+ * oracle.c - the invariants, over all nodes.
  *
  *   Commits   a seat's version only grows; nobody gets a seat that somebody else holds or has
- * bought. Yes       is said only of what is committed, as it is committed, and not of what is over.
+ *             bought.
+ *   Yes       is said only of what is committed, as it is committed, and not of what is over.
  *   No        "taken" and "sold" only of what the store has, or had while memory could still trust
- * it. Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
- *   Memory    believes only what was committed, as it was committed, and not for long after it is
- * past. Rest      when all is quiet every hold that is over has been ended, and nothing is parked.
+ *             it: the window of known_at.
+ *   Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
+ *   Memory    believes only what was committed, as it was committed, and no longer than that window
+ *             after it is past.
+ *   Rest      when all is quiet every hold that is over has been ended, nothing is parked, and
+ *             memory says what the store says.
  */
 #include "oracle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "node.h"
+#include "clients.h"
+#include "faults.h"
+#include "holdfast/fanout.h"
 #include "sim.h"
 
 #define REQUESTS_MAX 100000
-#define CLOCK_US     (20 * MS) /* by so much a node may be wrong about an end, also after a fail-over \
-                                */
+#define CLOCK_US                                                                                   \
+    (20 * MS) /* by so much a node may be wrong about an end, also after a fail-over               \
+               */
 #define HANDLING_US                                                                                \
     (150 * MS) /* from the answer of COMMIT until memory has it (Redis comes first) */
 #define HEARTBEAT_US                                                                               \
     (3200 * MS) /* trust alone rests on a read at most 2 s old, and a late turn                    \
                  */
+#define REFUSAL_US                                                                                 \
+    (5 * MS) /* from the look into memory to the answer: a thread may be set aside between */
 
 /* What came of the requests, by the number in their id ("q17"). */
 static struct {
@@ -32,6 +41,8 @@ static struct {
 } fates[REQUESTS_MAX];
 
 static int64_t rival_us = -1000 * S; /* when somebody else last changed anything */
+static bool is_calm, is_at_rest;
+static int64_t window_us, delivery_us; /* see known_at */
 
 static int
 number_of(const char *request)
@@ -40,6 +51,20 @@ number_of(const char *request)
 
     hf_assert(number < REQUESTS_MAX);
     return number;
+}
+
+void
+oracle_begin(bool calm)
+{
+    is_calm = calm;
+    window_us = FANOUT_SILENCE_US + sim_config.hot_lease + faults.message_us + HANDLING_US;
+    delivery_us = faults.message_us + 3 * faults.redis_trip_us + HANDLING_US;
+}
+
+void
+oracle_at_rest(bool rests)
+{
+    is_at_rest = rests;
 }
 
 void
@@ -88,22 +113,62 @@ oracle_request_committed(const char *request)
 
 /* --- what was true, and when ---------------------------------------------- */
 
+static int64_t
+later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When the only node knows what it committed, or that it can't know. */
+static int64_t
+known_alone_at(const struct sim_node *node, const struct past *past)
+{
+    if (past->since_us - rival_us < HEARTBEAT_US)
+        return past->since_us + HEARTBEAT_US;
+    if (past->told_us < INT64_MAX)
+        return later(past->told_us, node->still_until_us) + HANDLING_US;
+    return sim_now_us() - past->since_us < 3 * sim_config.request_timeout
+               ? INT64_MAX
+               : past->since_us + sim_config.hot_lease;
+}
+
+/* Its own: as soon as it has heard that it committed, unless it stood still then. */
+static int64_t
+own_known_at(const struct sim_node *node, const struct past *past)
+{
+    int64_t told_us = past->told_us < INT64_MAX ? past->told_us : past->since_us + window_us;
+
+    return later(told_us, node->still_until_us) + HANDLING_US;
+}
+
+/*
+ * When a node knows a commit at the latest, or knows that it can't know, among several. Another
+ * one's: within the window of fanout.h, FANOUT_SILENCE_US + hot_lease after the commit, and because
+ * here a message takes a while the longest time that one may take in this seed, and what threads
+ * need to take note of it. Where nothing is lost it is told, and comes as soon as its frame does:
+ * that may have to wait for the frame before it.
+ */
+static int64_t
+known_at(const struct sim_node *node, const struct past *past)
+{
+    if (is_at_rest)
+        return past->since_us;
+    if (past->maker == BY_RIVAL)
+        return past->since_us + HEARTBEAT_US;
+    if (sim_node_count == 1)
+        return known_alone_at(node, past);
+    if (past->maker == node->machine)
+        return own_known_at(node, past);
+    if (is_calm && sim_redis && past->told_us < INT64_MAX)
+        return past->told_us + delivery_us;
+    return past->since_us + window_us;
+}
+
 /* Until when a node may believe the state at `at`: until it could know better. */
 static int64_t
-believable_until(const struct history *history, int at)
+believable_until(const struct sim_node *node, const struct history *history, int at)
 {
-    if (at + 1 >= history->count)
-        return INT64_MAX;
-    const struct past *next = &history->pasts[at + 1];
-    int64_t lease_us = sim_config.hot_lease;
-
-    if (next->origin == BY_RIVAL || next->since_us - rival_us < HEARTBEAT_US)
-        return next->since_us + HEARTBEAT_US;
-    if (next->told_us == INT64_MAX)
-        return sim_now_us() - next->since_us < 3 * sim_config.request_timeout
-                   ? INT64_MAX
-                   : next->since_us + lease_us;
-    return next->told_us + HANDLING_US;
+    return at + 1 >= history->count ? INT64_MAX : known_at(node, &history->pasts[at + 1]);
 }
 
 /* True in the store itself at some time since `from_us`. */
@@ -111,6 +176,20 @@ static bool
 stood_since(const struct history *history, int at, int64_t from_us)
 {
     return at + 1 >= history->count || history->pasts[at + 1].since_us >= from_us;
+}
+
+/* That it was trust in what the others tell, and what it was about. */
+static void
+count_refusal(const struct sim_node *node, const struct past *past)
+{
+    bool others = false;
+
+    for (int i = 0; i < sim_node_count; i++)
+        others |= i != node->machine && sim_nodes[i].phase == NODE_UP;
+    if (!others || !fanout_is_trusted(node->node.fanout))
+        return;
+    client_counts.refused_trusted++;
+    client_counts.refused_by_news += past->maker >= 0 && past->maker != node->machine;
 }
 
 static bool
@@ -122,22 +201,27 @@ keeps_out(const struct seat_state *state, struct slice user, int64_t then_us)
            state->until_us + CLOCK_US > then_us;
 }
 
+/* Memory speaks of now; what a statement found may be as old as the request. */
 static void
-check_refused_seat(const struct op *op, const struct op_seat *seat)
+check_refused_seat(const struct op *op, const struct op_seat *seat, const struct sim_node *node,
+                   int64_t from_us)
 {
     int at = store_find_seat(seat->id);
     bool hot = op->tier == TIER_HOT;
-    int64_t now_us = sim_now_us(), asked_db_us = store_now() - (now_us - op->received.us);
+    int64_t from_db_us = store_now() - (sim_now_us() - from_us);
 
     if (seat->code != HF_SEAT_TAKEN && seat->code != HF_SEAT_SOLD)
         return;
     hf_assert(at >= 0);
     const struct history *history = &store.histories[at];
     for (int i = history->count - 1; i >= 0; i--) {
-        bool then = hot ? believable_until(history, i) >= op->received.us
-                        : stood_since(history, i, op->received.us);
-        if (then && keeps_out(&history->pasts[i].state, op->user, asked_db_us))
-            return;
+        bool then =
+            hot ? believable_until(node, history, i) >= from_us : stood_since(history, i, from_us);
+        if (!then || !keeps_out(&history->pasts[i].state, op->user, from_db_us))
+            continue;
+        if (hot)
+            count_refusal(node, &history->pasts[i]);
+        return;
     }
     violation("%s is refused seat %s (%s, from %s), which nobody has", op->request_id.ptr,
               seat->id.ptr, status_code(seat->code), hot ? "memory" : "Postgres");
@@ -161,7 +245,7 @@ was_granted(int seat, const struct hold_view *hold)
 
 /* Each seat of a hold that is shown as active was committed, and is not over. */
 static void
-check_grant(const struct op *op, struct db_clock *clock)
+check_grant(const struct op *op, const struct sim_node *node)
 {
     const struct hold_view *hold = op->hold;
     struct db_time now = { 0 };
@@ -177,7 +261,7 @@ check_grant(const struct op *op, struct db_clock *clock)
     }
     bool grants = op->kind == OP_HOLD || op->kind == OP_EXTEND;
     if (grants && !op->keyed && hold->status == HOLD_ACTIVE &&
-        db_clock_read(clock, mono_now(), &now, &error_us) &&
+        db_clock_read(node->node.clock, mono_now(), &now, &error_us) &&
         hold->held_until.us + 2 * error_us + CLOCK_US < store_now())
         violation("%s is granted a hold that is over", op->request_id.ptr);
 }
@@ -195,11 +279,11 @@ had_seat_since(int seat, struct slice user, int64_t from_us)
 }
 
 static void
-check_yes(const struct op *op, struct db_clock *clock)
+check_yes(const struct op *op, const struct sim_node *node, int64_t asked_us)
 {
     int number = number_of(op->request_id.ptr);
 
-    check_grant(op, clock);
+    check_grant(op, node);
     /* Somebody of the same user may have been faster: what the answer shows is checked below. */
     bool nothing_to_do =
         op->same || op->kind == OP_HOLD || (op->kind == OP_PATCH && op->drop_count == 0);
@@ -207,7 +291,7 @@ check_yes(const struct op *op, struct db_clock *clock)
         violation("%s hears %s, and nothing was committed for it", op->request_id.ptr,
                   status_code(op->status));
     for (int i = 0; op->kind == OP_HOLD && i < op->seat_count; i++)
-        if (!had_seat_since(store_find_seat(op->seats[i].id), op->user, op->received.us))
+        if (!had_seat_since(store_find_seat(op->seats[i].id), op->user, asked_us))
             violation("%s hears %s, and seat %s is not the user's", op->request_id.ptr,
                       status_code(op->status), op->seats[i].id.ptr);
 }
@@ -226,9 +310,10 @@ still_stands(const struct op *op)
 }
 
 static void
-check_no(const struct op *op)
+check_no(const struct op *op, const struct sim_node *node, int64_t asked_us, int64_t looked_us)
 {
     int number = number_of(op->request_id.ptr);
+    int64_t from_us = op->tier == TIER_HOT ? looked_us - REFUSAL_US : asked_us;
     bool ours = op->status == HF_STORE_UNAVAILABLE || op->status == HF_OVERLOADED ||
                 op->status == HF_SEAT_CONTENDED || op->status == HF_INTERNAL;
 
@@ -238,18 +323,20 @@ check_no(const struct op *op)
                   status_code(op->status));
     if (op->kind == OP_HOLD && status_http(op->status) < 500)
         for (int i = 0; i < op->seat_count; i++)
-            check_refused_seat(op, &op->seats[i]);
+            check_refused_seat(op, &op->seats[i], node, from_us);
 }
 
 void
-oracle_answer(const struct op *op, struct db_clock *clock)
+oracle_answer(const struct op *op, const struct sim_node *node, int64_t asked_us, int64_t looked_us)
 {
     int number = number_of(op->request_id.ptr);
 
+    if (looked_us > sim_now_us())
+        looked_us = sim_now_us();
     if (op->status == HF_OK || op->status == HF_CREATED)
-        check_yes(op, clock);
+        check_yes(op, node, asked_us);
     else if (op->status != HF_OUTCOME_UNKNOWN)
-        check_no(op);
+        check_no(op, node, asked_us, looked_us);
     fates[number].answered = true;
     fates[number].heard = op->status;
 }
@@ -270,7 +357,7 @@ same_state(const struct seat_view *view, const struct seat_state *state)
 }
 
 static void
-check_belief(int seat, const struct seat_view *view)
+check_belief(const struct sim_node *node, int seat, const struct seat_view *view)
 {
     const struct history *history = &store.histories[seat];
     const char *id = store.seats[seat].id;
@@ -279,47 +366,52 @@ check_belief(int seat, const struct seat_view *view)
     while (at >= 0 && history->pasts[at].state.version != view->version)
         at--;
     if (at < 0)
-        violation("memory believes v%d of seat %s, which was never committed", (int)view->version,
-                  id);
+        violation("%s believes v%d of seat %s, which was never committed", node->node.id,
+                  (int)view->version, id);
     if (!same_state(view, &history->pasts[at].state))
-        violation("memory has v%d of seat %s otherwise than the store", (int)view->version, id);
-    if (believable_until(history, at) < sim_now_us())
-        violation("memory still trusts v%d of seat %s, %.3f s after it became v%d",
+        violation("%s has v%d of seat %s otherwise than the store", node->node.id,
+                  (int)view->version, id);
+    if (believable_until(node, history, at) < sim_now_us())
+        violation("%s still trusts v%d of seat %s, %.3f s after it became v%d", node->node.id,
                   (int)view->version, id,
                   (double)(sim_now_us() - history->pasts[at + 1].since_us) / 1e6,
                   (int)history->pasts[at + 1].state.version);
 }
 
 void
-oracle_memory(struct node *node)
+oracle_memory(const struct sim_node *node)
 {
+    struct hot_table *hot = node->node.hot;
     struct db_time now;
     int64_t error_us;
 
-    if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
+    if (!db_clock_read(node->node.clock, mono_now(), &now, &error_us))
         return;
+    int64_t still_us = node->still_until_us;
     for (int i = 0; i < store.seat_count; i++) {
         struct seat_key key = { SLICE_LITERAL(ORG), SLICE_LITERAL(EVENT),
                                 slice_of(store.seats[i].id) };
         struct seat_view view;
-        if (hot_table_refuses(node->hot, &key, 1, now, error_us, mono_now(), &view) ||
-            hot_table_read(node->hot, &key, now, error_us, mono_now(), &view))
-            check_belief(i, &view);
+        if (hot_table_refuses(hot, &key, 1, now, error_us, mono_now(), &view) ||
+            hot_table_read(hot, &key, now, error_us, mono_now(), &view)) {
+            if (node->still_until_us == still_us) /* else it is what it was when we were asked */
+                check_belief(node, i, &view);
+        }
     }
 }
 
 /* --- rest ----------------------------------------------------------------- */
 
 void
-oracle_quiet(struct node *node, int64_t late_us)
+oracle_quiet(const struct sim_node *node, int64_t late_us)
 {
     struct hot_numbers numbers;
 
-    hot_table_validate(node->hot);
-    hot_table_numbers(node->hot, &numbers);
+    hot_table_validate(node->node.hot);
+    hot_table_numbers(node->node.hot, &numbers);
     if (numbers.claims != 0 || numbers.parked != 0)
-        violation("nobody asks for anything, and there are %d claims and %d parked requests",
-                  (int)numbers.claims, (int)numbers.parked);
+        violation("nobody asks %s for anything, and there are %d claims and %d parked requests",
+                  node->node.id, (int)numbers.claims, (int)numbers.parked);
     for (const struct line_row *line = store.lines; line != NULL; line = line->next_line)
         if (line->is.exists && line->is.status == HOLD_ACTIVE &&
             line->is.until_us + late_us < store_now())

@@ -4,8 +4,11 @@
 #ifndef HOLDFAST_SIM_ORACLE_H
 #define HOLDFAST_SIM_ORACLE_H
 
-#include "holdfast/engine.h"
+#include "node.h"
 #include "store.h"
+
+/* The seed has been drawn: how long what may be believed follows from it. */
+void oracle_begin(bool calm);
 
 /* --- the store tells ------------------------------------------------------ */
 
@@ -16,17 +19,24 @@ void oracle_request_committed(const char *request);
 
 /* --- the clients tell ----------------------------------------------------- */
 
-/* The engine answers this op (in its finish, just before it is sent). */
-void oracle_answer(const struct op *op, struct db_clock *clock);
+/*
+ * The node's engine answers this op, on its machine. In the world's time: when it was asked, and
+ * since when what memory says may date (INT64_MAX: now).
+ */
+void oracle_answer(const struct op *op, const struct sim_node *node, int64_t asked_us,
+                   int64_t looked_us);
 
 /* --- looked at from time to time ------------------------------------------ */
 
-/* What memory would say about every seat, against what the store has or had. */
-void oracle_memory(struct node *node);
+/* What the node's memory would say about every seat, against what the store has or had. On its
+ * machine. */
+void oracle_memory(const struct sim_node *node);
 /* Faults were over long ago: every hold that was over has been ended; nothing is parked or claimed.
  */
-void oracle_quiet(struct node *node, int64_t reaper_us);
-/* The last time that somebody beside the node changed a seat, or memory was lost. */
+void oracle_quiet(const struct sim_node *node, int64_t reaper_us);
+/* While all rests, what memory says must be so in the store. */
+void oracle_at_rest(bool rests);
+/* The last time that the rival changed a seat, or a node's memory was lost. */
 void oracle_rival_was_here(void);
 
 #endif

@@ -40,7 +40,7 @@ _Noreturn void violation(const char *format, ...) HF_PRINTF(1, 2);
 
 /* --- fibers.c: who runs next ---------------------------------------------- */
 
-/* Groups die together. Nodes draw theirs from GROUP_NODE upwards, one for each start. */
+/* Groups die together. A node has another one at each start (machine_group). */
 enum { GROUP_WORLD, GROUP_STORE, GROUP_NODE };
 
 struct fiber; /* opaque */
@@ -53,8 +53,10 @@ void fibers_run(void);
 void fibers_stop(void);
 /* Ends every fiber of the group where it stands. The caller's is another one. */
 void fibers_kill(int group);
+/* Nobody runs on this machine for a while (SIGSTOP, or its host gives it no time). */
+void fibers_stand_still(int machine, int64_t us);
 
-int64_t sim_now_us(void); /* the machine's clock, all nodes have the same */
+int64_t sim_now_us(void); /* the world's time; what a node's clock shows is machine.c's */
 int fiber_group(void);    /* of the running fiber */
 bool fiber_is_running(void);
 void fiber_sleep(int64_t us);
@@ -64,7 +66,22 @@ bool fiber_wait(const void *channel, int64_t end_us);
 void fiber_wake_one(const void *channel);
 void fiber_wake_all(const void *channel);
 
-/* machine.c: no lock may be held by whoever waits. */
+/* --- machine.c: each node runs on a machine of its own, with clocks of its own --------- */
+
+#define MACHINES 3
+#define NOWHERE  (-1) /* the world and the store: their clock is sim_now_us */
+
+/* Draws what the machines' clocks show. */
+void machines_draw(void);
+/* The group of the n-th start on a machine, and the machine of a group. */
+int machine_group(int machine, int start);
+int machine_of(int group);
+int machine_here(void); /* of the running fiber */
+/* What mono_now says there at a time of the world, and back, for the running fiber. */
+struct mono_time machine_time(int machine, int64_t sim_us);
+int64_t machine_sim_us(struct mono_time time);
+
+/* No lock may be held by whoever waits. */
 void machine_assert_no_lock(void);
 
 #endif

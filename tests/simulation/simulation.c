@@ -19,6 +19,7 @@
 
 #include "clients.h"
 #include "faults.h"
+#include "holdfast/fanout.h"
 #include "holdfast/log.h"
 #include "node.h"
 #include "oracle.h"
@@ -27,11 +28,14 @@
 
 #define JOBS_MAX        16
 #define REAL_LIMIT_S    120 /* a seed that takes longer than this hangs */
-#define LOOK_US         (37 * MS)
 #define START_LIMIT_US  (60 * S)
+#define END_LIMIT_US    (10 * S)
+#define REST_US         (300 * MS)
 #define CALM_LATE_US    (600 * MS)
 #define REPEATS_LATE_US (4 * S)
 #define REAPER_SPARE_US (2500 * MS)
+#define SEEDS_TELL      20 /* fewer may happen to have one node each */
+#define TRUST_LATE_US   (5 * S)
 
 /* --- one seed ------------------------------------------------------------- */
 
@@ -63,41 +67,30 @@ draw_store(void)
     }
 }
 
-/* Keeps the node up: starts it again some time after it ended. */
+/* Keeps a node up: starts it again some time after it ended. */
 static void *
 supervise(void *argument)
 {
-    (void)argument;
+    struct sim_node *node = argument;
+
     for (;;) {
         fiber_sleep(chance_between(20 * MS, 400 * MS));
-        if (sim_node.phase == NODE_FAILED)
-            node_crash();
-        if (sim_node.phase == NODE_DOWN && !ending)
-            node_start();
-    }
-    return NULL;
-}
-
-static void *
-inspect(void *argument)
-{
-    (void)argument;
-    for (;;) {
-        fiber_sleep(chance_below(2 * LOOK_US));
-        if (sim_node.phase == NODE_UP)
-            oracle_memory(&sim_node.node);
+        if (node->phase == NODE_FAILED)
+            node_crash(node);
+        if (node->phase == NODE_DOWN && !ending)
+            node_start(node);
     }
     return NULL;
 }
 
 static void
-await_node(void)
+await_nodes(enum node_phase phase, int64_t limit_us)
 {
-    int64_t end_us = sim_now_us() + START_LIMIT_US;
+    int64_t end_us = sim_now_us() + limit_us;
 
-    while (sim_node.phase != NODE_UP) {
+    while (!nodes_are(phase)) {
         if (sim_now_us() > end_us)
-            violation("the node does not come up");
+            violation("not all nodes %s", phase == NODE_UP ? "come up" : "end");
         fiber_sleep(10 * MS);
     }
 }
@@ -111,37 +104,67 @@ late_us(void)
     return sim_config.reaper_interval_ms * MS + REAPER_SPARE_US;
 }
 
+static bool
+all_trusted(void)
+{
+    for (int i = 0; i < sim_node_count; i++)
+        if (!fanout_is_trusted(sim_nodes[i].node.fanout))
+            return false;
+    return true;
+}
+
+/* Who can hear each other trust each other again. */
+static void
+await_trust(void)
+{
+    int64_t end_us = sim_now_us() + TRUST_LATE_US;
+
+    while ((sim_redis || sim_node_count == 1) && !all_trusted()) {
+        if (sim_now_us() > end_us)
+            violation("not all nodes are trusted again");
+        fiber_sleep(10 * MS);
+    }
+}
+
+static void
+check_breaker(const struct sim_node *node)
+{
+    if (node->node.tier != NULL &&
+        breaker_state(warm_tier_breaker(node->node.tier)) == BREAKER_OPEN)
+        violation("the breaker of %s stays open", node->node.id);
+}
+
 static void
 come_to_rest(void)
 {
     clients_stop();
     while (clients_alive() > 0)
         fiber_sleep(10 * MS);
-    await_node();
+    await_nodes(NODE_UP, START_LIMIT_US);
     fiber_sleep(store.policy.max_hold_s * S + late_us());
-    await_node();
-    oracle_quiet(&sim_node.node, late_us());
+    await_nodes(NODE_UP, START_LIMIT_US);
+    await_trust();
+    for (int i = 0; i < sim_node_count; i++)
+        oracle_quiet(&sim_nodes[i], late_us());
+    oracle_at_rest(true);
+    fiber_sleep(REST_US);
+    oracle_at_rest(false);
     clients_take_all();
-    if (sim_node.node.tier != NULL &&
-        breaker_state(warm_tier_breaker(sim_node.node.tier)) == BREAKER_OPEN)
-        violation("the breaker stays open");
     ending = true;
-    node_drain();
-    int64_t end_us = sim_now_us() + 10 * S;
-    while (sim_node.phase != NODE_DOWN) {
-        if (sim_now_us() > end_us)
-            violation("the node does not end");
-        fiber_sleep(10 * MS);
+    for (int i = 0; i < sim_node_count; i++) {
+        check_breaker(&sim_nodes[i]);
+        node_drain(&sim_nodes[i]);
     }
+    await_nodes(NODE_DOWN, END_LIMIT_US);
 }
 
 static void *
 story(void *argument)
 {
     (void)argument;
-    fiber_start("supervisor", GROUP_WORLD, 0, supervise, NULL);
-    await_node();
-    fiber_start("inspector", GROUP_WORLD, 0, inspect, NULL);
+    for (int i = 0; i < sim_node_count; i++)
+        fiber_start("supervisor", GROUP_WORLD, 0, supervise, &sim_nodes[i]);
+    await_nodes(NODE_UP, START_LIMIT_US);
     chaos_start();
     clients_start((int)chance_between(2, 8));
     fiber_sleep(busy_us);
@@ -165,14 +188,17 @@ play(uint64_t seed, bool aloud)
     alarm(REAL_LIMIT_S);
     calm = chance_one_in(8);
     busy_us = chance_between(4, 12) * S;
-    faults_draw(calm);
+    int nodes = (int)chance_between(1, MACHINES);
+    faults_draw(nodes, calm);
     repeats = faults.repeat_one_in > 0;
     draw_store();
-    sim_node.warm = !chance_one_in(4);
-    node_configure(calm);
-    trace("seed %" PRIu64 "%s: %d seats, ttl %d s, a user may have %d%s, %d workers", seed,
-          calm ? " (calm)" : "", store.seat_count, (int)store.policy.hold_ttl_s,
-          (int)store.policy.max_seats_per_user,
+    machines_draw();
+    sim_redis = !chance_one_in(4);
+    nodes_configure(nodes, calm);
+    oracle_begin(calm);
+    trace("seed %" PRIu64 "%s: %d nodes%s, %d seats, ttl %d s, a user may have %d%s, %d workers",
+          seed, calm ? " (calm)" : "", nodes, sim_redis ? "" : " without Redis", store.seat_count,
+          (int)store.policy.hold_ttl_s, (int)store.policy.max_seats_per_user,
           store.policy.one_hold_per_user ? " in one hold" : "", (int)sim_config.workers);
     fiber_start("story", GROUP_WORLD, 0, story, NULL);
     fibers_run();
@@ -300,11 +326,24 @@ static void
 say_sum(double seconds)
 {
     printf("%" PRIu64 " seeds in %.1f s, %" PRIu64 " failed; %" PRIu64 " requests: %" PRIu64
-           " created, %" PRIu64 " done, %" PRIu64 " refused from memory, %" PRIu64
-           " refused, %" PRIu64 " unavailable, %" PRIu64 " outcome unknown, %" PRIu64
-           " lost with a node\n",
-           played, seconds, failed, sum.asked, sum.created, sum.done, sum.refused_hot, sum.refused,
-           sum.unavailable, sum.unknown, sum.lost);
+           " created, %" PRIu64 " done, %" PRIu64 " refused from memory (%" PRIu64
+           " seats of them in trust beside other nodes, %" PRIu64
+           " that another one took), %" PRIu64 " refused, %" PRIu64 " unavailable, %" PRIu64
+           " outcome unknown, %" PRIu64 " lost with a node\n",
+           played, seconds, failed, sum.asked, sum.created, sum.done, sum.refused_hot,
+           sum.refused_trusted, sum.refused_by_news, sum.refused, sum.unavailable, sum.unknown,
+           sum.lost);
+}
+
+/* Nodes that never trust each other are never wrong about each other. */
+static bool
+proves_trust(void)
+{
+    if (sum.refused_trusted > 0 && sum.refused_by_news > 0)
+        return true;
+    fprintf(stderr,
+            "no node refused anything in trust in what another one told: nothing is proved\n");
+    return false;
 }
 
 /* --- the command line ----------------------------------------------------- */
@@ -381,7 +420,8 @@ main(int argc, char **argv)
         for (uint64_t i = 0; good && i < options.repeatable; i++)
             good = play_twice(options.from + i);
     } else {
-        good = play_many(options.minutes > 0 ? time(NULL) + 60 * options.minutes : 0);
+        good = play_many(options.minutes > 0 ? time(NULL) + 60 * options.minutes : 0) &&
+               (played < SEEDS_TELL || proves_trust());
     }
     clock_gettime(CLOCK_MONOTONIC, &ended);
     say_sum((double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) / 1e9);

@@ -286,14 +286,23 @@ node_join(const struct call *call)
 static struct pg_result *
 node_heartbeat(const struct call *call)
 {
-    struct pg_result *rows = rows_new(3);
-    int64_t others, newest;
-    bool mine = nodes_beat(call_text(call, 0, 0).ptr, call_number(call, 1, 0), &others, &newest);
+    enum { MINE, NEWEST, DATABASE, OTHER_ID, OTHER_INCARNATION, COLUMNS };
+    struct pg_result *rows = rows_new(COLUMNS);
+    struct node_row others[NODES_MAX];
+    const char *name = call_text(call, 0, 0).ptr;
+    bool mine = nodes_beat(name, call_number(call, 1, 0));
+    int count = nodes_beside(name, others);
 
-    rows_add(rows);
-    rows_number(rows, 0, mine);
-    rows_number(rows, 1, others);
-    rows_number(rows, 2, newest);
+    for (int i = 0; i < count || i == 0; i++) {
+        rows_add(rows);
+        rows_number(rows, MINE, mine);
+        rows_number(rows, NEWEST, nodes_newest());
+        rows_number(rows, DATABASE, 1);
+        if (i == count)
+            continue; /* nobody */
+        rows_text(rows, OTHER_ID, others[i].name);
+        rows_number(rows, OTHER_INCARNATION, others[i].incarnation);
+    }
     return rows;
 }
 
@@ -352,6 +361,8 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
         return node_join(call);
     case STATEMENT_NODE_HEARTBEAT:
         return node_heartbeat(call);
+    case STATEMENT_DRAW_INCARNATION:
+        return one_number(nodes_draw());
     case STATEMENT_READ_NODE:
         return read_node(call);
     case STATEMENT_NODE_LEAVE:
@@ -361,6 +372,7 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
     case STATEMENT_LOCK_AREAS:    /* there are none */
     case STATEMENT_PURGE_BATCHES: /* an hour is longer than a seed */
     case STATEMENT_PURGE_IDEMPOTENCY_KEYS:
+    case STATEMENT_PURGE_STREAM_TICKETS:
         return one_number(0);
     default:
         violation("the fake store has no statement %d", (int)call->statement);

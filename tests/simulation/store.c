@@ -11,7 +11,6 @@
 #include "oracle.h"
 #include "sim.h"
 
-#define NODES_MAX    8
 #define NODE_LIFE_US (10 * S)
 #define WRITES_MAX   64
 #define DB_EPOCH_US  (INT64_C(1780000000) * S)
@@ -36,7 +35,7 @@ struct write_request {
 
 struct tx {
     struct tx *next; /* of the open ones */
-    enum origin origin;
+    int maker;
     enum { TX_OPEN, TX_COMMITTED, TX_ABORTED } state;
     struct write_request writes[WRITES_MAX]; /* seats in the order of writing */
     int write_count;
@@ -44,11 +43,6 @@ struct tx {
         int seat, past;
     } made[WRITES_MAX]; /* once committed: its entries of the histories */
     int made_count;
-};
-
-struct node_row {
-    char name[NAME_BYTES];
-    int64_t incarnation, heartbeat_us;
 };
 
 struct store store;
@@ -94,11 +88,11 @@ new_zeroed(size_t bytes)
 /* --- begin and end -------------------------------------------------------- */
 
 struct tx *
-tx_begin(enum origin origin)
+tx_begin(int maker)
 {
     struct tx *tx = new_zeroed(sizeof(*tx));
 
-    tx->origin = origin;
+    tx->maker = maker;
     tx->next = open_txs;
     open_txs = tx;
     return tx;
@@ -123,8 +117,8 @@ remember(struct tx *tx, int seat, const char *request)
     struct past *past = &history->pasts[history->count++];
     *past = (struct past){ .state = store.seats[seat].is,
                            .since_us = sim_now_us(),
-                           .told_us = tx->origin == BY_RIVAL ? sim_now_us() : INT64_MAX,
-                           .origin = tx->origin };
+                           .told_us = tx->maker == BY_RIVAL ? sim_now_us() : INT64_MAX,
+                           .maker = tx->maker };
     snprintf(past->request, sizeof(past->request), "%s", request);
     tx->made[tx->made_count].seat = seat;
     tx->made[tx->made_count++].past = history->count - 1;
@@ -426,10 +420,22 @@ add_node(const char *name)
 }
 
 int64_t
+nodes_draw(void)
+{
+    return ++incarnations;
+}
+
+int64_t
+nodes_newest(void)
+{
+    return incarnations;
+}
+
+int64_t
 nodes_join(const char *name, int64_t stood_still_us)
 {
     struct node_row *row = find_node(name);
-    int64_t incarnation = ++incarnations; /* drawn also when nothing comes of it */
+    int64_t incarnation = nodes_draw(); /* also when nothing comes of it */
 
     if (row != NULL && row->heartbeat_us >= store_now() - NODE_LIFE_US &&
         row->heartbeat_us != stood_still_us)
@@ -442,21 +448,21 @@ nodes_join(const char *name, int64_t stood_still_us)
     return incarnation;
 }
 
+static void
+drop_dead_nodes(const struct node_row *but)
+{
+    for (int i = 0; i < NODES_MAX; i++)
+        if (nodes[i].name[0] != '\0' && &nodes[i] != but &&
+            nodes[i].heartbeat_us < store_now() - NODE_LIFE_US)
+            nodes[i] = (struct node_row){ .incarnation = 0 };
+}
+
 bool
-nodes_beat(const char *name, int64_t incarnation, int64_t *others, int64_t *newest)
+nodes_beat(const char *name, int64_t incarnation)
 {
     struct node_row *row = find_node(name);
 
-    *others = 0;
-    for (int i = 0; i < NODES_MAX; i++) {
-        if (nodes[i].name[0] == '\0' || &nodes[i] == row)
-            continue;
-        if (nodes[i].heartbeat_us < store_now() - NODE_LIFE_US)
-            nodes[i] = (struct node_row){ .incarnation = 0 };
-        else
-            ++*others;
-    }
-    *newest = incarnations;
+    drop_dead_nodes(row);
     if (row == NULL) {
         row = add_node(name);
         row->incarnation = incarnation;
@@ -465,6 +471,17 @@ nodes_beat(const char *name, int64_t incarnation, int64_t *others, int64_t *newe
         return false;
     row->heartbeat_us = store_now();
     return true;
+}
+
+int
+nodes_beside(const char *name, struct node_row others[NODES_MAX])
+{
+    int count = 0;
+
+    for (int i = 0; i < NODES_MAX; i++)
+        if (nodes[i].name[0] != '\0' && strcmp(nodes[i].name, name) != 0)
+            others[count++] = nodes[i];
+    return count;
 }
 
 void

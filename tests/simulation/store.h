@@ -13,6 +13,7 @@
 #include "holdfast/events.h"
 #include "holdfast/hot_table.h"
 #include "holdfast/op.h"
+#include "sim.h"
 
 #define SEATS_MAX  12
 #define NAME_BYTES 24
@@ -65,15 +66,15 @@ struct key_row {
     struct tx *writer;
 };
 
-/* Where a committed state came from. */
-enum origin { BY_NODE, BY_RIVAL };
+/* Who committed a state, if not a node on one of the machines: somebody who is none of them. */
+enum { BY_RIVAL = -2 };
 
 /* One committed state of a seat, kept for ever. */
 struct past {
     struct seat_state state;
-    int64_t since_us; /* mono time of the commit */
-    int64_t told_us;  /* when its maker heard of it; INT64_MAX: not yet */
-    enum origin origin;
+    int64_t since_us;         /* mono time of the commit */
+    int64_t told_us;          /* when its maker heard of it; INT64_MAX: not yet */
+    int maker;                /* the machine of its node, or BY_RIVAL */
     char request[NAME_BYTES]; /* which request did it */
 };
 
@@ -92,8 +93,9 @@ struct store {
     struct line_row *lines;
     struct key_row *keys;
     int64_t clock_offset_us, clock_drift_ppm;
-    int64_t identity;      /* which server it is */
-    int64_t away_until_us; /* nobody reaches it before */
+    int64_t identity;                /* which server it is */
+    int64_t away_until_us;           /* nobody reaches it before */
+    int64_t lost_until_us[MACHINES]; /* one machine doesn't, alone */
 };
 extern struct store store;
 
@@ -104,7 +106,8 @@ int store_find_seat(struct slice id); /* -1: there is none */
 
 enum lock_kind { LOCK_IS_KEY, LOCK_IS_BATCH };
 
-struct tx *tx_begin(enum origin origin);
+/* maker: a machine or BY_RIVAL */
+struct tx *tx_begin(int maker);
 /* Applies all of it, and tells the oracle. */
 void tx_commit(struct tx *tx);
 void tx_abort(struct tx *tx);
@@ -160,10 +163,21 @@ struct pg_result *store_run(struct tx *tx, const struct call *call, const char *
 
 /* --- nodes (store.c): the table of living nodes --------------------------- */
 
+#define NODES_MAX 8
+
+struct node_row {
+    char name[NAME_BYTES];
+    int64_t incarnation, heartbeat_us;
+};
+
+int64_t nodes_draw(void);   /* the next incarnation */
+int64_t nodes_newest(void); /* the last that was drawn */
 /* 0: another living node has this name. */
 int64_t nodes_join(const char *name, int64_t stood_still_us);
-/* False: the row has another incarnation. */
-bool nodes_beat(const char *name, int64_t incarnation, int64_t *others, int64_t *newest);
+/* Drops the dead. False: the row has another incarnation. */
+bool nodes_beat(const char *name, int64_t incarnation);
+/* The others; how many. */
+int nodes_beside(const char *name, struct node_row others[NODES_MAX]);
 void nodes_leave(const char *name, int64_t incarnation);
 int64_t nodes_heartbeat_of(const char *name); /* 0: no such row */
 

@@ -187,7 +187,7 @@ serve_commit(struct wire *wire)
 static void
 serve_run(struct wire *wire, const struct call *call)
 {
-    struct tx *tx = tx_begin(BY_NODE);
+    struct tx *tx = tx_begin(machine_of(wire->group));
     const char *state = NULL;
     struct answer *answer = answer_new(A_ROWS, NULL);
 
@@ -206,7 +206,7 @@ serve_run(struct wire *wire, const struct call *call)
 static void
 serve_settle(struct wire *wire, const struct message *message)
 {
-    struct tx *tx = tx_begin(BY_NODE);
+    struct tx *tx = tx_begin(machine_of(wire->group));
     struct answer *answer = answer_new(A_ROWS, NULL);
 
     switch (tx_insert_batch(tx, &message->batch, true, message->timeout_us)) {
@@ -231,7 +231,7 @@ serve_settle(struct wire *wire, const struct message *message)
 static void
 serve_begin(struct wire *wire, const struct message *message)
 {
-    wire->tx = tx_begin(BY_NODE);
+    wire->tx = tx_begin(machine_of(wire->group));
     wire->failed = false;
     if (tx_insert_batch(wire->tx, &message->batch, false, LOCK_TIMEOUT_US) != BATCH_IN)
         fail(wire, "23505");
@@ -333,14 +333,19 @@ cold_restart(int64_t away_us, bool another)
 }
 
 void
-cold_partition(int64_t away_us)
+cold_partition(int machine, int64_t away_us)
 {
     bool silent = chance_one_in(2);
 
-    trace("store: out of reach for %.3f s%s", (double)away_us / 1e6, silent ? ", silently" : "");
+    trace("store: out of reach of %s%d for %.3f s%s", machine == NOWHERE ? "all, " : "n",
+          machine + 1, (double)away_us / 1e6, silent ? ", silently" : "");
     for (struct wire *wire = wires; wire != NULL; wire = wire->next)
-        wire_cut(wire, sim_now_us(), silent);
-    store.away_until_us = sim_now_us() + away_us;
+        if (machine == NOWHERE || machine_of(wire->group) == machine)
+            wire_cut(wire, sim_now_us(), silent);
+    if (machine == NOWHERE)
+        store.away_until_us = sim_now_us() + away_us;
+    else
+        store.lost_until_us[machine] = sim_now_us() + away_us;
 }
 
 void

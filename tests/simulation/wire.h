@@ -61,8 +61,10 @@ void wire_send(struct wire *wire, struct message *message);
 void cold_cut_group(int group);
 /* Postgres ends, or another one answers: every session dies, and with it what has not committed. */
 void cold_restart(int64_t away_us, bool another);
-/* Nobody reaches Postgres for a while; what it is doing it goes on doing. */
-void cold_partition(int64_t away_us);
+/* A machine (NOWHERE: nobody) doesn't reach Postgres for a while; what it is doing it goes on
+ * doing.
+ */
+void cold_partition(int machine, int64_t away_us);
 /* Somebody ends one session (pg_terminate_backend). */
 void cold_end_one_session(void);
 
