@@ -105,7 +105,7 @@ HF_MUST_CHECK bool loop_start(struct loop *loop, struct acceptor *acceptor, unsi
 void loop_order(struct loop *loop, enum loop_order order);
 /* Waits for the thread to end after LOOP_ORDER_STOP. */
 void loop_join(struct loop *loop);
-/* Takes what is in the outbox, without sending any of it. */
+/* Queues the answers that are there, without sending one. */
 void loop_collect(struct loop *loop);
 /* Carries on until no answer waits to be queued and no connection to be looked at. */
 void loop_settle(struct loop *loop);

@@ -239,6 +239,16 @@ on_written(uv_write_t *write, int status)
     loop_settle(loop);
 }
 
+/* A stream has no end, so the others get their turn after each burst of it. */
+static void
+put_off_the_rest(struct conn *conn)
+{
+    if (conn->closing || conn->writing || conn->stream == NULL)
+        return;
+    if (conn->stream->sending.first != NULL || conn->stream->seen == STREAM_ENDING)
+        stream_carry_on(conn->stream);
+}
+
 void
 conn_flush(struct conn *conn)
 {
@@ -249,6 +259,10 @@ conn_flush(struct conn *conn)
         if (conn->closing || burst_is_empty(&burst))
             return;
         send_burst(conn, &burst);
+        if (burst.of.pieces > 0) {
+            put_off_the_rest(conn);
+            return;
+        }
     }
 }
 

@@ -90,7 +90,7 @@ void conn_drop_receiving(struct conn *conn);
 void conn_drop_kept(struct conn *conn);
 
 /* --- conn_write.c --- */
-/* Sends the answers at the queue's front, as many as there are. */
+/* Sends the answers at the queue's front, as many as there are; of a stream one burst. */
 void conn_flush(struct conn *conn);
 /* Takes one off the counts of the queue. */
 void conn_uncount(struct conn *conn, const struct exchange *exchange);

@@ -162,8 +162,7 @@ exchange_send(struct exchange *exchange)
 {
     hf_assert(!exchange->sent); /* exactly once */
     exchange->sent = true;
-    exchange->home.kind = OUTBOX_EXCHANGE;
-    outbox_post(exchange->outbox, &exchange->home);
+    outbox_post_answer(exchange->outbox, &exchange->home);
 }
 
 /* Makes room for `len` more bytes, on the heap. */

@@ -9,6 +9,7 @@
 #include "acceptor_internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 
 /* Between two looks at the sockets, however many knock. */
 #define ACCEPT_AT_ONCE_MAX 64
+/* Likewise: each of them costs a write. */
+#define STREAMS_AT_ONCE_MAX 64
 /* After an error such as EMFILE: connections may have ended by then. */
 #define ACCEPT_AGAIN_MS 250
 #define ACCEPT_LOG_MS   10000
@@ -162,12 +165,21 @@ void
 loop_collect(struct loop *loop)
 {
     struct outbox_item *item;
-    while ((item = outbox_take(&loop->outbox)) != NULL) {
-        if (item->kind == OUTBOX_EXCHANGE)
-            conn_answered(loop, exchange_of_item(item));
-        else
-            conn_stream_woken(stream_of_item(item));
+    while ((item = outbox_take(&loop->outbox.answers)) != NULL)
+        conn_answered(loop, exchange_of_item(item));
+}
+
+/* Those of a burst are many: the rest comes after another look at the sockets. */
+static void
+collect_streams(struct loop *loop, unsigned count_max)
+{
+    for (unsigned count = 0; count < count_max; count++) {
+        struct outbox_item *item = outbox_take(&loop->outbox.streams);
+        if (item == NULL)
+            return;
+        conn_stream_woken(stream_of_item(item));
     }
+    uv_async_send(&loop->wake);
 }
 
 void
@@ -205,7 +217,7 @@ stop(struct loop *loop)
     outbox_quiesce(&loop->outbox);
     for (struct conn *conn = loop->conns; conn != NULL; conn = conn_next(conn))
         conn_destroy(conn);
-    loop_collect(loop); /* streams that somebody sent to meanwhile */
+    collect_streams(loop, UINT_MAX); /* to which somebody sent meanwhile: all are closed now */
     uv_close((uv_handle_t *)&loop->tick, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
 }
@@ -220,6 +232,7 @@ on_wake(uv_async_t *wake)
         drain(loop);
     if (orders & LOOP_ORDER_STOP)
         stop(loop);
+    collect_streams(loop, STREAMS_AT_ONCE_MAX);
     loop_settle(loop);
     if (orders & LOOP_ORDER_DRAIN)
         sem_post(&loop->drained);

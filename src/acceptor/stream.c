@@ -89,7 +89,6 @@ stream_new(struct exchange *exchange)
     stream->magic = STREAM_MAGIC;
     stream->chunked = !exchange->http_1_0;
     stream->outbox = exchange->outbox;
-    stream->item.kind = OUTBOX_STREAM;
     lock_init(&stream->lock, LOCK_STREAM);
     atomic_init(&stream->refs, 2); /* the beginner's and the connection's */
     return stream;
@@ -118,7 +117,7 @@ post_locked(struct http_stream *stream)
         return;
     stream->posted = true;
     atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
-    outbox_post(stream->outbox, &stream->item);
+    outbox_post_stream(stream->outbox, &stream->item);
 }
 
 struct http_stream *
@@ -231,6 +230,14 @@ stream_woken(struct http_stream *stream)
     lock_drop(&stream->lock);
     stream_put(stream); /* the outbox's reference */
     return conn;
+}
+
+void
+stream_carry_on(struct http_stream *stream)
+{
+    lock_take(&stream->lock);
+    post_locked(stream);
+    lock_drop(&stream->lock);
 }
 
 void

@@ -88,6 +88,8 @@ void stream_collect(struct http_stream *stream);
 /* The same for one that the outbox brought; from now on it may be posted again. Returns the
  * connection that has to look at it, or NULL. */
 struct conn *stream_woken(struct http_stream *stream);
+/* There is more to write than was written now: the outbox brings it again. */
+void stream_carry_on(struct http_stream *stream);
 /* The server ends it, after what waits. */
 void stream_shut(struct http_stream *stream);
 /* The first `count` pieces of `sending` are out. */

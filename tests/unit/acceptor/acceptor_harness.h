@@ -92,6 +92,15 @@ harness_answer(struct http_exchange *exchange)
     http_exchange_send(exchange);
 }
 
+/* Its end will be counted too. */
+static inline void
+harness_count(struct harness *h, struct http_exchange *exchange)
+{
+    atomic_fetch_add(&h->handled, 1);
+    exchange->user = &h->freed;
+    exchange->user_free = harness_user_freed;
+}
+
 static inline void
 harness_handle(void *context, struct http_exchange *exchange)
 {
@@ -99,9 +108,7 @@ harness_handle(void *context, struct http_exchange *exchange)
     struct http_reply *reply = &exchange->reply;
     const struct slice path = exchange->request.path;
 
-    atomic_fetch_add(&h->handled, 1);
-    exchange->user = &h->freed;
-    exchange->user_free = harness_user_freed;
+    harness_count(h, exchange);
     if (path.len >= 5 && memcmp(path.ptr, "/held", 5) == 0) {
         harness_hold(h, exchange);
         return;
@@ -172,16 +179,22 @@ harness_held(struct harness *h)
     return count;
 }
 
-/* Answers held[at] from this thread. */
-static inline void
-harness_release(struct harness *h, int at)
+/* held[at], for this thread to answer. */
+static inline struct http_exchange *
+harness_take_held(struct harness *h, int at)
 {
     pthread_mutex_lock(&h->lock);
     struct http_exchange *exchange = h->held[at];
     h->held[at] = NULL;
     pthread_mutex_unlock(&h->lock);
     hf_assert(exchange != NULL);
-    harness_answer(exchange);
+    return exchange;
+}
+
+static inline void
+harness_release(struct harness *h, int at)
+{
+    harness_answer(harness_take_held(h, at));
 }
 
 static inline void
@@ -310,12 +323,32 @@ client_open(const struct harness *h)
     return client;
 }
 
+/* A client whose kernel takes little, so that the server's writes soon stand still. */
+static inline struct client
+client_open_narrow(const struct harness *h)
+{
+    struct client client = { .fd = client_socket() };
+    int bytes = 65536;
+    setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    assert_int_equal(client_connect_fd(h, client.fd), 0);
+    return client;
+}
+
 static inline void
 client_close(struct client *client)
 {
     close(client->fd);
     free(client->bytes);
     *client = (struct client){ .fd = -1 };
+}
+
+/* Closes with a reset, as a killed client does. */
+static inline void
+client_reset(struct client *client)
+{
+    struct linger reset = { 1, 0 };
+    setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    client_close(client);
 }
 
 static inline void

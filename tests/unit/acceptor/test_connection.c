@@ -24,17 +24,6 @@ tear_down(void **state)
     return 0;
 }
 
-/* A client whose kernel takes little, so that the server's writes soon stand still. */
-static struct client
-client_open_narrow(void)
-{
-    struct client client = { .fd = client_socket() };
-    int bytes = 65536;
-    setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    assert_int_equal(client_connect_fd(&h, client.fd), 0);
-    return client;
-}
-
 static void
 an_answer_has_the_headers_that_all_have(void **state)
 {
@@ -150,7 +139,7 @@ a_client_that_takes_no_answers_is_not_read(void **state)
     h.big = http_body_new(bytes, BODY);
     assert_non_null(h.big);
     harness_start(&h);
-    struct client client = client_open_narrow(), other = client_open(&h);
+    struct client client = client_open_narrow(&h), other = client_open(&h);
     for (int i = 0; i < REQUESTS; i++)
         buf_append_text(&requests, "GET /shared HTTP/1.1\r\n" H "\r\n");
     assert_false(requests.failed);
@@ -185,7 +174,7 @@ a_large_answer_arrives_whole_at_a_slow_reader(void **state)
     h.big = http_body_new(bytes, BODY);
     assert_non_null(h.big);
     harness_start(&h);
-    struct client client = client_open_narrow();
+    struct client client = client_open_narrow(&h);
     client_get(&client, "/shared");
     client_get(&client, "/after");
     client_read(&client, &response);
@@ -491,15 +480,6 @@ a_client_that_shut_its_side_gets_its_answers(void **state)
     harness_wait_connections(&h, 0);
 }
 
-/* Closes with a reset, as a killed client does. */
-static void
-client_reset(struct client *client)
-{
-    struct linger reset = { 1, 0 };
-    setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    client_close(client);
-}
-
 static void
 an_exchange_outlives_its_client(void **state)
 {
@@ -650,7 +630,7 @@ a_client_that_takes_no_answer_is_cut_off(void **state)
     h.big = http_body_new(bytes, BODY);
     assert_non_null(h.big);
     harness_start(&h);
-    struct client client = client_open_narrow();
+    struct client client = client_open_narrow(&h);
     client_get(&client, "/shared");
     harness_wait_connections(&h, 1);
     harness_wait_connections(&h, 0); /* nothing was read */
