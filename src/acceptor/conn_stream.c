@@ -33,8 +33,8 @@ conn_begin_stream(struct conn *conn, struct exchange *exchange)
 
     exchange->stream = NULL;
     if (!may_stream(conn, exchange)) {
-        stream_close(stream);
-        stream_leave(stream);
+        http_stream_close(stream);
+        http_stream_leave(stream);
         return;
     }
     if (conn->stream != NULL)
@@ -42,7 +42,7 @@ conn_begin_stream(struct conn *conn, struct exchange *exchange)
     drop_behind(conn, exchange);
     conn->stream = stream;
     stream->conn = conn;
-    stream_collect(stream);
+    http_stream_collect(stream);
     if (conn->input == INPUT_OPEN)
         conn_end_input(conn, INPUT_LAST);
 }
@@ -50,7 +50,7 @@ conn_begin_stream(struct conn *conn, struct exchange *exchange)
 void
 conn_stream_woken(struct http_stream *stream)
 {
-    struct conn *conn = stream_woken(stream);
+    struct conn *conn = http_stream_woken(stream);
     if (conn != NULL)
         conn_touch(conn);
 }
@@ -59,7 +59,7 @@ void
 conn_tend_stream(struct conn *conn)
 {
     if (conn->stream != NULL && conn->loop->draining && conn->stream->seen == STREAM_OPEN)
-        stream_shut(conn->stream);
+        http_stream_shut(conn->stream);
 }
 
 /* Answers before it are still owed. Who has shut their side won't come back for a stream's end. */
@@ -78,6 +78,6 @@ conn_drop_stream(struct conn *conn)
     struct http_stream *stream = conn->stream;
 
     conn->stream = NULL;
-    stream_close(stream);
-    stream_leave(stream);
+    http_stream_close(stream);
+    http_stream_leave(stream);
 }

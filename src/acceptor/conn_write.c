@@ -174,7 +174,7 @@ drop_sent(struct conn *conn, const struct outgoing *of)
     }
     conn->input_fresh = true;
     if (of->pieces > 0)
-        stream_written(conn->stream, of->pieces);
+        http_stream_written(conn->stream, of->pieces);
     if (of->stream_end)
         conn_drop_stream(conn);
 }
@@ -246,7 +246,7 @@ put_off_the_rest(struct conn *conn)
     if (conn->closing || conn->writing || conn->stream == NULL)
         return;
     if (conn->stream->sending.first != NULL || conn->stream->seen == STREAM_ENDING)
-        stream_carry_on(conn->stream);
+        http_stream_carry_on(conn->stream);
 }
 
 void

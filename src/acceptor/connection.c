@@ -189,7 +189,7 @@ on_closed(uv_handle_t *handle)
     hf_assert(!conn->dirty);
     drop_queue(conn);
     if (conn->stream != NULL)
-        stream_leave(conn->stream); /* only now nothing is written from it */
+        http_stream_leave(conn->stream); /* only now nothing is written from it */
     conn_drop_receiving(conn);
     conn_drop_kept(conn);
     unlink_conn(conn);
@@ -212,7 +212,7 @@ conn_destroy(struct conn *conn)
     deadline_disarm(&conn->input_deadline);
     deadline_disarm(&conn->write_deadline);
     if (conn->stream != NULL)
-        stream_close(conn->stream);
+        http_stream_close(conn->stream);
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
 

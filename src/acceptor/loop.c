@@ -177,7 +177,7 @@ collect_streams(struct loop *loop, unsigned count_max)
         struct outbox_item *item = outbox_take(&loop->outbox.streams);
         if (item == NULL)
             return;
-        conn_stream_woken(stream_of_item(item));
+        conn_stream_woken(http_stream_of_item(item));
     }
     uv_async_send(&loop->wake);
 }

@@ -81,7 +81,7 @@ pieces_free(struct pieces *pieces)
 /* --- references -------------------------------------------------------------- */
 
 static struct http_stream *
-stream_new(struct exchange *exchange)
+http_stream_new(struct exchange *exchange)
 {
     struct http_stream *stream = calloc(1, sizeof(*stream));
     if (stream == NULL)
@@ -95,7 +95,7 @@ stream_new(struct exchange *exchange)
 }
 
 static void
-stream_put(struct http_stream *stream)
+http_stream_put(struct http_stream *stream)
 {
     int before = atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel);
     hf_assert(before > 0);
@@ -125,7 +125,7 @@ http_exchange_stream(struct http_exchange *public, size_t backlog_max,
                      void (*closed)(void *context), void *context)
 {
     struct exchange *exchange = exchange_of(public);
-    struct http_stream *stream = stream_new(exchange);
+    struct http_stream *stream = http_stream_new(exchange);
 
     hf_assert(public->reply.shared == NULL && public->reply.body.len == 0);
     if (stream == NULL)
@@ -197,7 +197,7 @@ http_stream_end(struct http_stream *stream)
         post_locked(stream);
     }
     lock_drop(&stream->lock);
-    stream_put(stream);
+    http_stream_put(stream);
 }
 
 /* --- the loop ---------------------------------------------------------------- */
@@ -211,7 +211,7 @@ collect_locked(struct http_stream *stream)
 }
 
 void
-stream_collect(struct http_stream *stream)
+http_stream_collect(struct http_stream *stream)
 {
     lock_take(&stream->lock);
     collect_locked(stream);
@@ -219,7 +219,7 @@ stream_collect(struct http_stream *stream)
 }
 
 struct conn *
-stream_woken(struct http_stream *stream)
+http_stream_woken(struct http_stream *stream)
 {
     struct conn *conn = stream->conn;
 
@@ -228,12 +228,12 @@ stream_woken(struct http_stream *stream)
     if (conn != NULL)
         collect_locked(stream);
     lock_drop(&stream->lock);
-    stream_put(stream); /* the outbox's reference */
+    http_stream_put(stream); /* the outbox's reference */
     return conn;
 }
 
 void
-stream_carry_on(struct http_stream *stream)
+http_stream_carry_on(struct http_stream *stream)
 {
     lock_take(&stream->lock);
     post_locked(stream);
@@ -241,7 +241,7 @@ stream_carry_on(struct http_stream *stream)
 }
 
 void
-stream_shut(struct http_stream *stream)
+http_stream_shut(struct http_stream *stream)
 {
     lock_take(&stream->lock);
     if (stream->state == STREAM_OPEN)
@@ -251,7 +251,7 @@ stream_shut(struct http_stream *stream)
 }
 
 void
-stream_written(struct http_stream *stream, unsigned count)
+http_stream_written(struct http_stream *stream, unsigned count)
 {
     size_t bytes = 0;
 
@@ -269,7 +269,7 @@ stream_written(struct http_stream *stream, unsigned count)
 }
 
 void
-stream_close(struct http_stream *stream)
+http_stream_close(struct http_stream *stream)
 {
     lock_take(&stream->lock);
     hf_assert(stream->state != STREAM_CLOSED);
@@ -285,8 +285,8 @@ stream_close(struct http_stream *stream)
 }
 
 void
-stream_leave(struct http_stream *stream)
+http_stream_leave(struct http_stream *stream)
 {
     pieces_free(&stream->sending);
-    stream_put(stream);
+    http_stream_put(stream);
 }

@@ -73,7 +73,7 @@ struct http_stream {
 };
 
 static inline struct http_stream *
-stream_of_item(struct outbox_item *item)
+http_stream_of_item(struct outbox_item *item)
 {
     struct http_stream *stream =
         (struct http_stream *)((char *)item - offsetof(struct http_stream, item));
@@ -84,20 +84,20 @@ stream_of_item(struct outbox_item *item)
 /* --- the loop's thread only --- */
 
 /* Moves what waits to `sending`. */
-void stream_collect(struct http_stream *stream);
+void http_stream_collect(struct http_stream *stream);
 /* The same for one that the outbox brought; from now on it may be posted again. Returns the
  * connection that has to look at it, or NULL. */
-struct conn *stream_woken(struct http_stream *stream);
+struct conn *http_stream_woken(struct http_stream *stream);
 /* There is more to write than was written now: the outbox brings it again. */
-void stream_carry_on(struct http_stream *stream);
+void http_stream_carry_on(struct http_stream *stream);
 /* The server ends it, after what waits. */
-void stream_shut(struct http_stream *stream);
+void http_stream_shut(struct http_stream *stream);
 /* The first `count` pieces of `sending` are out. */
-void stream_written(struct http_stream *stream, unsigned count);
+void http_stream_written(struct http_stream *stream, unsigned count);
 /* Nobody reads any more: calls `closed`. */
-void stream_close(struct http_stream *stream);
-/* After stream_close, once nothing is written from `sending` any more: puts the reference of the
- * connection. */
-void stream_leave(struct http_stream *stream);
+void http_stream_close(struct http_stream *stream);
+/* After http_stream_close, once nothing is written from `sending` any more: puts the reference of
+ * the connection. */
+void http_stream_leave(struct http_stream *stream);
 
 #endif
