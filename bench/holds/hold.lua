@@ -1,7 +1,8 @@
--- Holds distinct free seats in random order: wrk ... -- TOKENS EVENTS SEATS_PER_EVENT SEED [PAUSE_MS]
+-- Holds distinct free seats in random order: wrk ... -- TOKENS EVENTS SEATS_PER_EVENT SEED [PAUSE_MS [PART PARTS]]
+-- Of several at once with the same seed each takes its part, from 0, of the seats.
 -- All that can be made beforehand is: a request is three concatenations.
 local paths, heads, order
-local at = 0
+local at, step
 
 function init(arguments)
     local events, seats, seed = tonumber(arguments[2]), tonumber(arguments[3]), tonumber(arguments[4])
@@ -25,6 +26,8 @@ function init(arguments)
         order[i], order[j] = order[j], order[i]
     end
     per_event = seats
+    step = tonumber(arguments[7] or 1)
+    at = tonumber(arguments[6] or 0) + 1 - step
     local pause_ms = tonumber(arguments[5] or 0)
     if pause_ms > 0 then -- each connection waits that long between two requests
         delay = function() return pause_ms end
@@ -32,7 +35,7 @@ function init(arguments)
 end
 
 function request()
-    at = at + 1
+    at = at + step
     local seat = order[at]
     if not seat then -- sold out: the run is void, and bench.py sees it by the count
         at = 1
