@@ -39,7 +39,7 @@ def run(context):
             common.say(f"  {in_words(nodes)}: {sentence(samples[nodes][-1])}")
     rates = {nodes: (in_words(nodes), [sample["rate"] for sample in samples[nodes]]) for nodes in NODES}
     return common.result(
-        "cluster", "Holds with several nodes on the same two cores", "holds/s", rates[2], [rates[1], rates[3]],
+        "cluster", "Holds with several nodes on the same cores", "holds/s", rates[2], [rates[1], rates[3]],
         {"connections": CONNECTIONS, "seconds": context.duration_s,
          "samples": {str(nodes): samples[nodes] for nodes in NODES}})
 
