@@ -132,6 +132,7 @@ struct op {
     enum hf_status status;
     enum op_tier tier;            /* who knew */
     bool same;                    /* nothing was changed: it was so already */
+    int changed;                  /* how many seats and areas of a hold a change of it changed */
     struct hold_view *hold;       /* NULL when there is none to show */
     int32_t retry_after_s;        /* 0: none */
     char detail[OP_DETAIL_BYTES]; /* a sentence, or empty */

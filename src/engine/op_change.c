@@ -219,9 +219,10 @@ judge_changes(struct batch *batch)
             row++;
         hf_assert(row < pg_rows(rows) && pg_get_int(rows, row, CH_ORD) == i);
         op->row_first = row;
+        op->changed = 0;
         judge_change(op, rows, row, batch->rows.views, pos);
-        while (row < pg_rows(rows) && pg_get_int(rows, row, CH_ORD) == i)
-            row++;
+        for (; row < pg_rows(rows) && pg_get_int(rows, row, CH_ORD) == i; row++)
+            op->changed += !pg_is_null(rows, row, CH_SEAT) || !pg_is_null(rows, row, CH_AREA);
         op->row_end = row;
     }
 }

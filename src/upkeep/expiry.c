@@ -20,9 +20,8 @@
 struct expiry {
     struct op op; /* first: the engine gives it back */
     struct upkeep *upkeep;
-    bool has_timer; /* its seat's timer may be armed again */
+    bool has_timer; /* its seat's timer may be armed again; else it is one of a sweep */
     struct slice seat;
-    int64_t lines; /* of the reaper: how many it found; else 0 */
 };
 
 /* --- one expiry ----------------------------------------------------------------- */
@@ -73,7 +72,7 @@ count_reaped(const struct expiry *expiry)
     if (op->status != HF_OK || op->same)
         return; /* its own node's wheel, or another reaper, was first */
     metric_add(METRIC_HOLDS_REAPED_TOTAL, 1);
-    metric_add(METRIC_SEATS_REAPED_TOTAL, (uint64_t)expiry->lines);
+    metric_add(METRIC_SEATS_REAPED_TOTAL, (uint64_t)op->changed);
     if (op->ends_at.us > 0 &&
         db_clock_read(expiry->upkeep->node->clock, mono_now(), &now, &error_us) &&
         now.us > op->ends_at.us)
@@ -88,7 +87,7 @@ expiry_send(struct op *op)
 
     if (expiry->has_timer)
         arm_again(expiry);
-    if (expiry->lines > 0) {
+    if (!expiry->has_timer) {
         count_reaped(expiry);
         sweep_part_is_over(upkeep);
     }
@@ -112,20 +111,19 @@ copy_names(struct expiry *expiry, struct slice org, struct slice event, const st
 
 void
 expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
-              const struct uuid *hold_id, const struct slice *seat, int64_t lines)
+              const struct uuid *hold_id, const struct slice *seat)
 {
     struct expiry *expiry = calloc(1, sizeof(*expiry));
     if (expiry == NULL || !copy_names(expiry, org, event, seat)) {
         if (expiry != NULL)
             arena_fini(&expiry->op.arena);
         free(expiry);
-        if (lines > 0)
+        if (seat == NULL)
             sweep_part_is_over(upkeep);
         return; /* the reaper finds it again */
     }
     expiry->upkeep = upkeep;
     expiry->has_timer = seat != NULL;
-    expiry->lines = lines;
     expiry->op.kind = OP_EXPIRE;
     expiry->op.hold_id = *hold_id;
     expiry->op.privileged = true;
@@ -179,8 +177,7 @@ submit_due(struct upkeep *upkeep, int count)
         const struct hot_due *due = &upkeep->due[i];
         struct slice seat = slice_of(due->seat);
         if (first[i])
-            expiry_submit(upkeep, slice_of(due->org), slice_of(due->event), &due->hold_id, &seat,
-                          0);
+            expiry_submit(upkeep, slice_of(due->org), slice_of(due->event), &due->hold_id, &seat);
     }
 }
 

@@ -72,7 +72,7 @@ sweep_holds(struct upkeep *upkeep)
         struct uuid hold = pg_get_uuid(rows, row, HOLD);
         lines += pg_get_int(rows, row, LINES);
         expiry_submit(upkeep, pg_get_text(rows, row, ORG), pg_get_text(rows, row, EVENT), &hold,
-                      NULL, pg_get_int(rows, row, LINES));
+                      NULL);
     }
     pg_result_free(&rows);
     sweep_part_is_over(upkeep);

@@ -53,10 +53,10 @@ void presence_leave(struct upkeep *upkeep);
 
 /* Turns the wheels; each hold that is due becomes one OP_EXPIRE. */
 void expiry_tick(struct upkeep *upkeep);
-/* Hands one hold to the engine. seat: whose timer to arm again if need be; NULL: nobody's (the
- * reaper's). */
+/* Hands one hold to the engine. seat: whose timer to arm again if need be; NULL: the
+ * reaper's, one of a sweep. */
 void expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
-                   const struct uuid *hold_id, const struct slice *seat, int64_t lines);
+                   const struct uuid *hold_id, const struct slice *seat);
 /* Which of due[0..count) is the first of its hold; the others are marked false. */
 void expiry_first_of_hold(const struct hot_due *due, int count, bool *first);
 

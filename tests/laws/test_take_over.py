@@ -8,6 +8,7 @@ import pytest
 
 from support.bystander import all_rows, one_value
 from support.client import Client
+from support.house import LONG
 from support.swarm import drive, hold_shot, tally, volley
 from support.truth import seats_of
 from support.waiting import wait_until
@@ -112,7 +113,7 @@ def test_an_area_is_not_full_while_what_fills_it_is_over(frozen, admin, client, 
 
 # --- everybody grabs, again and again ------------------------------------------------------------------------------
 
-SEATS, GRABBERS, SECONDS = 200, 80, 15
+SEATS, GRABBERS, SECONDS = 200, 80, 30 if LONG else 8
 
 
 def test_expiry_and_take_over_at_two_nodes_leave_no_seat_behind(node, start_node, admin, db, org, prove):
