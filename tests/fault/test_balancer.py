@@ -1,6 +1,7 @@
 """conf/haproxy.cfg and conf/nginx.conf: who is asked, who counts as the client, and what is asked a second time."""
 
 import contextlib
+import statistics
 import time
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from support.balancer import HAProxy, Nginx
 from support.client import Client
 from support.cluster import Cluster
+from support.sse import EventStream
 from support.swarm import Wire, hold_shot, shot
 from support.waiting import wait_until
 
@@ -199,3 +201,35 @@ def test_a_request_has_one_name_everywhere(user):
     assert user.get("/api/events", headers={"X-Request-Id": "mine-1"}).headers["X-Request-Id"] == "mine-1"
     first, second = (user.get("/api/events").headers["X-Request-Id"] for _ in range(2))
     assert first != second and len(first) >= 32
+
+
+# --- streams ---------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_passed_on_at_once(user, event):
+    with EventStream(user, event) as stream:
+        stream.expect(200).next()
+        lags = []
+        for number in range(1, 12):
+            user.held(event, f"A-{number}", cart=f"cart-{number}")
+            answered = time.monotonic()
+            stream.seats(1)
+            lags.append(time.monotonic() - answered)
+    # A balancer that waits for more to send waits 200 ms.
+    assert statistics.median(lags) < 0.1, lags
+
+
+def test_a_stream_goes_on_at_another_node_when_its_own_goes(cluster, user, event):
+    with EventStream(user, event) as stream:
+        stream.expect(200).next()
+        user.held(event, "A-1")
+        stream.seats(1)
+        its_node = next(node for node in cluster.nodes if node.node_id == stream.headers["x-holdfast-node"])
+        its_node.stop()
+        stream.await_end()
+    user.held(event, "A-2", cart="cart-2")
+    with EventStream(user, event, last_event_id=stream.last_id) as resumed:
+        assert resumed.expect(200).headers["x-holdfast-node"] != its_node.node_id
+        [told] = resumed.seats(1)
+    assert (told.name, told.data["seat_id"]) == ("seat_held", "A-2")
+    assert "reset" not in [each.name for each in resumed.events]

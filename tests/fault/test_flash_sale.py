@@ -23,7 +23,7 @@ from support.truth import assert_told_is_true
 from support.waiting import wait_until
 
 SEATS, CONNECTIONS = (20_000, 2_000) if LONG else (3_000, 300)
-PAGES = 8            # seat maps that are looked at; many look at the same
+PAGES = 4            # seat maps that are looked at; many look at the same
 FRONT = 300          # so many free seats are the front rows
 LOOK_AGAIN_S = 0.5   # a page asks for what has changed
 FRESH_S = 1.2        # other nodes' changes show within a second
