@@ -147,8 +147,10 @@ enum feed_hearing {
 };
 /*
  * Takes in record `number` of a peer. began: the latest time at which it is known that what it says
- * was true (its sending, by this machine's clock): what memory's trust in it rests on.
+ * was true (its sending, by this machine's clock): what memory's trust in it rests on; or on when
+ * it was judged, if that is earlier, which it is by much where its node stood still before it told.
  * The first record or feed_hear_last of an incarnation is where its hearing begins: FEED_GAP.
+ * Whatever may have been missed, maps are distrusted before anything from behind it is told.
  */
 enum feed_hearing feed_hear(struct feed *feed, int64_t incarnation, uint64_t number,
                             struct slice bytes, struct mono_time began);
@@ -176,9 +178,6 @@ bool feed_replay(struct feed *feed, struct slice org, struct slice event,
                  void (*visit)(void *context, const struct feed_change *change,
                                const struct feed_position *after),
                  void (*ready)(void *context, const struct feed_position *now), void *context);
-
-/* Rises whenever something was missed here, or may have been: a gap, a loss, a skip, a break. */
-uint64_t feed_missed(const struct feed *feed);
 
 /* For /metrics. */
 struct feed_numbers {

@@ -5,6 +5,7 @@
  * Contents are compared, not counts. Memory is this node's, and of it what it may act upon.
  */
 #include "api_internal.h"
+#include "holdfast/fanout.h"
 #include "holdfast/json.h"
 #include "holdfast/log.h"
 #include "holdfast/repair.h"
@@ -89,7 +90,7 @@ read_nodes(struct api_call *call, struct desk_tools *tools, struct pg_result **n
 /* --- the answer ---------------------------------------------------------------------------- */
 
 static void
-write_nodes(struct json_writer *w, const struct pg_result *rows, const char *self)
+write_nodes(struct json_writer *w, const struct pg_result *rows, const struct node *self)
 {
     json_name(w, "nodes");
     json_array_begin(w);
@@ -99,7 +100,12 @@ write_nodes(struct json_writer *w, const struct pg_result *rows, const char *sel
         json_field_int(w, "incarnation", pg_get_int(rows, row, INCARNATION));
         json_field_text(w, "address", pg_get_text(rows, row, ADDRESS));
         json_field_int(w, "heartbeat_age_ms", pg_get_int(rows, row, HEARTBEAT_AGE_MS));
-        json_field_bool(w, "self", slice_is(pg_get_text(rows, row, NODE_ID), self));
+        bool is_self = slice_is(pg_get_text(rows, row, NODE_ID), self->id);
+        json_field_bool(w, "self", is_self);
+        if (is_self)
+            json_field_bool(w, "trusted", fanout_is_trusted(self->fanout));
+        else
+            peers_write_one(w, self->fanout, pg_get_int(rows, row, INCARNATION));
         json_object_end(w);
     }
     json_array_end(w);
@@ -125,7 +131,7 @@ write_verdict(struct json_writer *w, const struct registry *registry)
 
 static void
 write_registry(struct buf *body, const struct registry *registry, const struct pg_result *nodes,
-               const char *self)
+               const struct node *self)
 {
     struct json_writer w;
 
@@ -154,7 +160,7 @@ registry_run(struct api_call *call, struct desk_tools *tools)
     if (status == HF_OK)
         status = read_nodes(call, tools, &nodes);
     if (status == HF_OK) {
-        write_registry(&body, &registry, nodes, tools->node->id);
+        write_registry(&body, &registry, nodes, tools->node);
         respond_json(call, 200, &body);
     } else {
         respond_refusal(call, status, NULL);

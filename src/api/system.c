@@ -84,7 +84,7 @@ write_breaker(struct json_writer *w, enum breaker_state state)
 }
 
 static void
-write_readiness(struct buf *body, const struct readiness *now)
+write_readiness(struct buf *body, const struct readiness *now, struct fanout *fanout)
 {
     struct json_writer w;
     const char *redis = !now->redis_is_on ? "off" : now->redis_is_up ? "up" : "down";
@@ -96,6 +96,8 @@ write_readiness(struct buf *body, const struct readiness *now)
     json_field_text(&w, "redis", slice_of(redis));
     if (now->redis_is_on)
         write_breaker(&w, now->breaker);
+    if (fanout != NULL)
+        peers_write_summary(&w, fanout);
     json_field_bool(&w, "draining", now->phase >= API_DRAINING);
     json_object_end(&w);
 }
@@ -113,7 +115,7 @@ ready_get(struct api *api, struct api_call *call)
 
     bool is_strict = call_query(call, "strict", &strict);
     bool is_ready = now.phase == API_SERVING && !(is_strict && has_trouble(&now));
-    write_readiness(&body, &now);
+    write_readiness(&body, &now, api->node->fanout);
     if (!is_ready)
         respond_header(call, "Retry-After", SLICE_LITERAL("1"));
     respond_header(call, "Cache-Control", SLICE_LITERAL("no-store"));
@@ -145,6 +147,7 @@ metrics_get(struct api *api, struct api_call *call)
 
     refresh_gauges(api);
     metrics_write(&body);
+    peers_write_metrics(&body, api->node->fanout);
     respond_body(call, 200, TYPE_METRICS, &body);
 }
 

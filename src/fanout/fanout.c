@@ -53,13 +53,14 @@ fanout_judge_locked(struct fanout *fanout, struct mono_time now)
     struct peers_verdict verdict;
     lock_assert_held(&fanout->lock);
     peers_judge(&fanout->peers, node_is_in_doubt(fanout->node), now, &verdict);
-    hot_table_trust_until(fanout->node->hot, verdict.until);
     if (verdict.changed)
         trust_or_not(fanout, verdict.trusted);
     if (verdict.missed) {
         void_memory(fanout->node);
         metric_add(METRIC_DISTRUSTS_TOTAL, 1);
     }
+    /* Last: what was missed while everybody stood still is void by now. */
+    hot_table_trust_until(fanout->node->hot, verdict.until);
     for (int i = 0; i < verdict.lost_count; i++) {
         LOG_EVENT(LOG_WARN, "peer_lost", log_int("incarnation", verdict.lost[i]));
         feed_lose(fanout->node->feed, verdict.lost[i]);

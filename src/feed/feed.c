@@ -137,16 +137,15 @@ set_mark_locked(struct feed *feed, struct feed_mark mark)
     feed->now.part_count = 0;
 }
 
+/*
+ * Maps count as whole until they are told that something was missed; so before the change is told
+ * that comes behind it.
+ */
 static void
-count_missed(struct feed *feed)
+miss_locked(struct feed *feed)
 {
-    atomic_fetch_add(&feed->missed, 1);
-}
-
-uint64_t
-feed_missed(const struct feed *feed)
-{
-    return atomic_load(&feed->missed);
+    lock_assert_held(&feed->lock);
+    seat_maps_distrust(feed->node->maps);
 }
 
 static void
@@ -185,7 +184,6 @@ feed_skip(struct feed *feed)
 {
     lock_take(&feed->lock);
     skip_locked(feed);
-    count_missed(feed);
     lock_drop(&feed->lock);
 }
 
@@ -196,7 +194,6 @@ feed_break(struct feed *feed)
 
     lock_take(&feed->lock);
     break_locked(feed, &old);
-    count_missed(feed);
     lock_drop(&feed->lock);
     log_fini(&old);
 }
@@ -310,9 +307,9 @@ feed_lose(struct feed *feed, int64_t incarnation)
     lock_take(&feed->lock);
     int i = feed_position_find(&feed->now, incarnation);
     if (i >= 0 && incarnation != feed->incarnation) {
+        miss_locked(feed);
         forget_locked(feed, i);
         break_locked(feed, &old);
-        count_missed(feed);
     }
     lock_drop(&feed->lock);
     log_fini(&old);
@@ -356,6 +353,20 @@ move_map_locked(struct feed *feed, const struct feed_change *change, struct feed
         seat_maps_take(feed->node->maps, change, from, after);
 }
 
+/* A change was true when it was judged: its node may have stood still before it told of it. */
+static struct mono_time
+true_at(const struct feed *feed, const struct feed_change *change, struct mono_time began)
+{
+    struct mono_time now = mono_now();
+    struct db_time db_now;
+    int64_t error_us;
+
+    if (change->at.us <= 0 || !db_clock_read(feed->node->clock, now, &db_now, &error_us))
+        return began;
+    int64_t judged_us = now.us - (db_now.us + error_us - change->at.us);
+    return judged_us < began.us ? (struct mono_time){ judged_us } : began;
+}
+
 /* A peer's change: what the teller of our own has done itself. */
 static void
 learn_locked(struct feed *feed, const struct feed_change *change, struct mono_time began)
@@ -365,7 +376,7 @@ learn_locked(struct feed *feed, const struct feed_change *change, struct mono_ti
     if (change->kind == FEED_SEAT) {
         struct seat_key key = { change->org, change->event, change->item };
         struct seat_view view = feed_view(change);
-        hot_table_learn(node->hot, &key, &view, began, false);
+        hot_table_learn(node->hot, &key, &view, true_at(feed, change, began), false);
     } else if (change->kind == FEED_EVENT) {
         events_outdated(node->events, change->org, change->event, change->version);
     }
@@ -396,7 +407,6 @@ tell_locked(struct feed *feed, const struct feed_change *changes, int count,
         return;
     if (record == NULL) {
         raise_floor_locked(feed, from);
-        count_missed(feed);
         return;
     }
     record->incarnation = from.incarnation;
@@ -481,6 +491,7 @@ judge_locked(struct feed *feed, struct feed_mark next, struct feed_log *old)
     int i = feed_position_find(&feed->now, next.incarnation);
 
     if (i < 0) {
+        miss_locked(feed);
         (void)begin_locked(feed, before, old);
         return FEED_GAP;
     }
@@ -488,6 +499,7 @@ judge_locked(struct feed *feed, struct feed_mark next, struct feed_log *old)
         return FEED_REPEATED;
     if (before.number == feed->now.marks[i].number)
         return FEED_HEARD;
+    miss_locked(feed);
     set_mark_locked(feed, before);
     raise_floor_locked(feed, before);
     return FEED_GAP;
@@ -541,8 +553,6 @@ feed_hear(struct feed *feed, int64_t incarnation, uint64_t number, struct slice 
     lock_take(&feed->lock);
     enum feed_hearing hearing =
         incarnation == feed->incarnation ? FEED_REPEATED : judge_locked(feed, from, &old);
-    if (hearing == FEED_GAP)
-        count_missed(feed);
     if (hearing != FEED_REPEATED) {
         apply_heard_locked(feed, bytes, count, from, began);
         keep_heard_locked(feed, record, from);
@@ -566,15 +576,15 @@ feed_hear_last(struct feed *feed, int64_t incarnation, uint64_t number)
     lock_take(&feed->lock);
     int i = feed_position_find(&feed->now, incarnation);
     if (i < 0) {
+        miss_locked(feed);
         (void)begin_locked(feed, last, &old);
     } else if (number <= feed->now.marks[i].number || incarnation == feed->incarnation) {
         hearing = number == feed->now.marks[i].number ? FEED_HEARD : FEED_REPEATED;
     } else {
+        miss_locked(feed);
         set_mark_locked(feed, last);
         raise_floor_locked(feed, last);
     }
-    if (hearing == FEED_GAP)
-        count_missed(feed);
     lock_drop(&feed->lock);
     log_fini(&old);
     return hearing;

@@ -10,6 +10,7 @@ import uuid
 import pytest
 import redis as redis_module
 
+from support.client import Client
 from support.swarm import drive, hold_shot, shot
 from support.waiting import wait_until
 from support.warm_truth import differences, prefix
@@ -80,6 +81,32 @@ def test_it_tells_the_living_nodes(admin, node, event, start_node):
     for one in nodes.values():
         assert one["incarnation"] > 0 and one["address"] and 0 <= one["heartbeat_age_ms"] < 10_000
     assert nodes[second.node_id]["incarnation"] > nodes[node.node_id]["incarnation"]
+
+
+def test_it_tells_how_the_other_nodes_are_heard(admin, node, event, start_node):
+    second = start_node()
+
+    def seen():
+        return {one["node_id"]: one for one in registry(admin, event)["nodes"]}
+
+    def told():
+        return seen()[second.node_id]
+
+    wait_until(lambda: told()["heard"])
+    before = told()["number"]
+    Client(second, admin.org, "user-9").held(event, "A-1")
+    wait_until(lambda: told()["number"] > before, timeout=1)
+    peer = told()
+    assert peer["gaps"] == 0 and 0 <= peer["lag_ms"] < 700
+    ready = admin.get("/ready").expect(200).json
+    assert (ready["trusted"], ready["peers_known"], ready["peers_heard"]) == (True, 1, 1)
+    name = f'peer="{second.node_id}",incarnation="{peer["incarnation"]}"'
+    assert node.metrics()["holdfast_peer_heard{%s}" % name] == 1
+    second.pause()
+    wait_until(lambda: not told()["heard"], timeout=2)
+    assert seen()[node.node_id]["trusted"] is False
+    second.resume()
+    wait_until(lambda: told()["heard"] and seen()[node.node_id]["trusted"], timeout=5)
 
 
 def test_memory_that_differs_is_stale(admin, client, event, org, db):

@@ -1,7 +1,8 @@
 /*
  * feed_fixture.h - a feed whose map is a list: what seat_maps_take is told is kept for the test.
  *
- * The test's own seat_maps_take stands in for the map room's, which is then never pulled in.
+ * The test's own seat_maps_take and seat_maps_distrust stand in for the map room's, which is then
+ * never pulled in.
  */
 #ifndef HOLDFAST_TESTS_FEED_FIXTURE_H
 #define HOLDFAST_TESTS_FEED_FIXTURE_H
@@ -18,6 +19,7 @@
 #include "holdfast/engine.h"
 #include "holdfast/events.h"
 #include "holdfast/seat_map.h"
+#include "holdfast/thread.h"
 
 #define OWN       100
 #define PEER      200
@@ -37,6 +39,7 @@ static struct feed *feed;
 static struct told told[TOLD_MAX];
 static int told_count;
 static bool told_is_counted_only;
+static int distrusts, told_at_distrust; /* of maps; what was told by then */
 
 static inline void
 keep(const struct feed_change *change, struct feed_mark from, const struct feed_position *after)
@@ -65,17 +68,27 @@ seat_maps_take(struct seat_maps *maps, const struct feed_change *change, struct 
     keep(change, from, after);
 }
 
+void
+seat_maps_distrust(struct seat_maps *maps)
+{
+    (void)maps;
+    distrusts++;
+    told_at_distrust = told_count;
+}
+
 static inline int
 set_up_with(int64_t log_bytes)
 {
     struct hot_table_limits limits = {
         .shards = 4, .seats_max = 10000, .parked_max = 10, .lease_us = 1000000
     };
-    node = (struct node){ .hot = hot_table_new(&limits), .events = events_new() };
+    node = (struct node){ .hot = hot_table_new(&limits),
+                          .events = events_new(),
+                          .clock = db_clock_new() };
     feed = node.feed = feed_new(&node, log_bytes);
-    told_count = 0;
+    told_count = distrusts = 0;
     told_is_counted_only = false;
-    return node.hot == NULL || node.events == NULL || feed == NULL;
+    return node.hot == NULL || node.events == NULL || node.clock == NULL || feed == NULL;
 }
 
 static inline int
@@ -92,6 +105,7 @@ tear_down(void **state)
     feed_free(&node.feed);
     events_free(&node.events);
     hot_table_free(&node.hot);
+    db_clock_free(&node.clock);
     return 0;
 }
 
@@ -139,8 +153,8 @@ record_bytes_of(const char *event, const char *seat, int64_t version, int count)
 static inline enum feed_hearing
 hear(int64_t incarnation, uint64_t number, const char *event, const char *seat, int64_t version)
 {
-    return feed_hear(feed, incarnation, number, record_bytes_of(event, seat, version, 1),
-                     mono_now());
+    struct mono_time behind = { mono_now().us + 1 }; /* any distrust of this microsecond */
+    return feed_hear(feed, incarnation, number, record_bytes_of(event, seat, version, 1), behind);
 }
 
 /* --- looking ---------------------------------------------------------------------- */
