@@ -7,6 +7,10 @@
  * so that a pooler is no obstacle. No VACUUM or ANALYZE: statistics of empty tables make
  * ruinous plans.
  *
+ * Nodes of two versions run side by side while an installation is renewed: migrations only expand,
+ * and what is no longer used is dropped by a later version. So migrations after our last are no
+ * reason not to start, only to say so.
+ *
  * Until the session is ours nothing waits for long: a server that is stopped takes connections,
  * too. A migration itself may take as long as its tables are large, and the lock as long as
  * another node's migration.
@@ -110,10 +114,14 @@ check_row(struct migrate *m, const PGresult *rows, int row, bool *applied)
     char what[128];
     snprintf(what, sizeof(what), "migration %s (%.80s)", number, name);
 
+    if (known < 0 && atoi(number) > pg_migrations[pg_migration_count - 1].number) {
+        LOG_EVENT(LOG_WARN, "schema_is_newer", log_text("migration", PQgetvalue(rows, row, 1)));
+        return true;
+    }
     if (known < 0) {
         return fail(m, what,
-                    "is applied here but unknown to this binary, which is older than the "
-                    "database: run the newer one");
+                    "is applied here but unknown to this binary, which has later ones: it was "
+                    "made for another database");
     }
     if (strcmp(PQgetvalue(rows, row, 2), pg_migrations[known].checksum) != 0) {
         return fail(m, what,

@@ -200,11 +200,23 @@ def test_an_altered_migration_is_refused(log_folder, empty_database, its_db):
         node.start()
 
 
-def test_a_schema_of_a_newer_version_is_refused(log_folder, empty_database, its_db):
+def test_a_node_starts_on_the_schema_of_a_newer_version(log_folder, empty_database, its_db):
+    """Migrations only expand, so that an installation can be renewed node by node, and go back."""
     node = Node(log_folder, empty_database)
     expect(node.command("migrate"), DONE)
     its_db.cursor().execute("INSERT INTO schema_migrations (number, name, checksum) VALUES (9999, '9999_later', 'x')")
-    expect(node.command("migrate"), FAILED, "9999")
+    done = node.command("migrate")
+    assert done.returncode == DONE and "9999_later" in done.stderr
+    node.start()
+    node.stop()
+    assert "schema_is_newer" in node.log_text()
+
+
+def test_a_migration_in_between_that_nobody_knows_is_refused(log_folder, empty_database, its_db):
+    node = Node(log_folder, empty_database)
+    expect(node.command("migrate"), DONE)
+    its_db.cursor().execute("INSERT INTO schema_migrations (number, name, checksum) VALUES (0, '0000_other', 'x')")
+    expect(node.command("migrate"), FAILED, "0000_other")
 
 
 def test_without_auto_migrate_serve_waits_for_the_schema(log_folder, empty_database):
