@@ -74,7 +74,9 @@ struct worker {
     bool up;           /* its connection works; counted in workers_up */
     bool in_doubt;     /* `doubt`'s outcome is not known, though its ops were told so */
     struct uuid doubt; /* a batch id */
-    uint64_t random;   /* state of the jitter */
+    _Atomic int64_t transacts_since_us; /* 0: what it ran is told to memory and feed */
+    bool hangs;                         /* for too long: the watch's */
+    uint64_t random;                    /* state of the jitter */
     struct pg *pg;
     struct warm *warm;
     int batch_max;
@@ -148,6 +150,7 @@ op_time_least_us(const struct engine *engine)
 
 /* --- watch.c ------------------------------------------------------------------- */
 
+/* Also begins and ends doubt about transactions that hang: those of workers. */
 void *watch_main(void *context);
 
 /* --- doubts.c ------------------------------------------------------------------ */

@@ -1,17 +1,22 @@
 /*
- * watch.c - the answer to ops that nobody comes to in time.
+ * watch.c - the answer to ops that nobody comes to in time, and doubt about transactions that hang.
  *
  * Who takes ops looks at their deadlines itself. But while a transaction hangs, its worker takes
  * none, and what waits in the queue may be older than what the transaction is for. So while nobody
  * takes anything, this thread answers those whose time is up. And so it does those that are parked
  * behind a claim, always: the claim may be that of an op with more time.
+ *
+ * A transaction whose answer doesn't come may have committed long ago, and its worker waits for the
+ * connection's deadline. So after a while its outcome counts as not known: neither here nor at
+ * peers is memory trusted then.
  */
 #include "engine_internal.h"
 
 #include "holdfast/metrics.h"
 
 #define LOOK_US  (20 * TIME_US_PER_MS)
-#define STALL_US (50 * TIME_US_PER_MS) /* a usual batch is through long before */
+#define STALL_US (50 * TIME_US_PER_MS)  /* a usual batch is through long before */
+#define HANGS_US (500 * TIME_US_PER_MS) /* as long as a lock is waited for, at most */
 #define AT_ONCE  256
 
 static bool
@@ -55,6 +60,23 @@ answer_parked(struct engine *engine, struct mono_time now)
     }
 }
 
+static void
+doubt_what_hangs(struct engine *engine, struct mono_time now)
+{
+    for (int i = 0; i < engine->worker_count; i++) {
+        struct worker *worker = &engine->workers[i];
+        int64_t began_us = atomic_load(&worker->transacts_since_us);
+        bool hangs = began_us != 0 && now.us - began_us > HANGS_US;
+        if (hangs == worker->hangs)
+            continue;
+        worker->hangs = hangs;
+        if (hangs)
+            doubt_begins(engine->node);
+        else
+            doubt_is_over(engine->node);
+    }
+}
+
 void *
 watch_main(void *context)
 {
@@ -64,7 +86,9 @@ watch_main(void *context)
         if (is_stalled(engine, now))
             answer_queued(engine, now);
         answer_parked(engine, now);
+        doubt_what_hangs(engine, now);
         sleep_us(LOOK_US);
     }
+    doubt_what_hangs(engine, mono_now()); /* all workers have ended */
     return NULL;
 }
