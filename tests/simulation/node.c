@@ -28,7 +28,6 @@
 #define DRAIN_US        (8 * S)
 #define LOOK_US         (37 * MS)
 #define SHARDS          "4"
-#define REQUEST_TIMEOUT "2s"
 
 struct sim_node sim_nodes[MACHINES];
 int sim_node_count;
@@ -38,15 +37,15 @@ bool sim_redis;
 static void
 configure(bool calm)
 {
-    static char settings[][40] = { "--config=/dev/null", "--hot_shards=" SHARDS,
-                                   "--request_timeout=" REQUEST_TIMEOUT };
-    char *words[] = { settings[0], settings[1], settings[2], NULL };
+    static char settings[][40] = { "--config=/dev/null", "--hot_shards=" SHARDS };
+    char *words[] = { settings[0], settings[1], NULL };
     char error[CONFIG_ERROR_BYTES];
     int rest = 0;
 
     clearenv();
-    if (!config_load(&sim_config, 3, words, &rest, error))
+    if (!config_load(&sim_config, 2, words, &rest, error))
         violation("config: %s", error);
+    sim_config.request_timeout = chance_one_in(3) ? 5 * S : 2 * S;
     sim_config.workers = chance_between(1, 3);
     sim_config.batch_max = chance_one_in(3) ? chance_between(1, 4) : 128;
     sim_config.parked_max = chance_one_in(8) ? 2 : 1000;
