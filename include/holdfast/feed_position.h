@@ -49,6 +49,12 @@ uint64_t feed_position_of(const struct feed_position *position, int64_t incarnat
 int feed_position_find(const struct feed_position *position, int64_t incarnation);
 /* Sets its mark, or adds one in its place. Returns where; -1: there is no room. */
 int feed_position_add(struct feed_position *position, struct feed_mark mark);
+/*
+ * Says what `position` leaves unsaid. Who made it was trusted and named everybody who was there. So
+ * an incarnation of `now` that it doesn't name, though it names a later one, had left before, and
+ * what it did was read: the position has all of it.
+ */
+void feed_position_complete(struct feed_position *position, const struct feed_position *now);
 /* Whether `a` has everything that `b` has. */
 bool feed_position_covers(const struct feed_position *a, const struct feed_position *b);
 

@@ -66,6 +66,18 @@ feed_position_add(struct feed_position *position, struct feed_mark mark)
     return i;
 }
 
+void
+feed_position_complete(struct feed_position *position, const struct feed_position *now)
+{
+    if (position->count == 0)
+        return;
+    int64_t latest = position->marks[position->count - 1].incarnation;
+    for (int i = 0; i < now->count && now->marks[i].incarnation < latest; i++) {
+        if (feed_position_find(position, now->marks[i].incarnation) < 0)
+            (void)feed_position_add(position, now->marks[i]);
+    }
+}
+
 static bool
 has_part(const struct feed_position *position, const struct feed_mark *part, uint32_t count)
 {

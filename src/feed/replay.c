@@ -148,13 +148,17 @@ feed_replay(struct feed *feed, struct slice org, struct slice event,
             void (*ready)(void *context, const struct feed_position *now), void *context)
 {
     struct replay replay = {
-        .feed = feed, .org = org, .event = event, .bit = codec_event_bit(event), .since = since
+        .feed = feed, .org = org, .event = event, .bit = codec_event_bit(event)
     };
+    struct feed_position whole;
     bool told = true;
 
     lock_take(&feed->lock);
     if (since != NULL) {
-        told = can_resume_locked(feed, since) && find_first_locked(&replay);
+        whole = *since;
+        feed_position_complete(&whole, &feed->now);
+        replay.since = &whole;
+        told = can_resume_locked(feed, &whole) && find_first_locked(&replay);
         if (told)
             visit_all(&replay, visit, context);
     }

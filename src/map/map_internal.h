@@ -176,8 +176,9 @@ struct map_base {
     struct db_time settled; /* versions from before are not told from */
     struct feed_position feed;
 };
-/* Whether a reader with `version` has all that the base has. now: this node's feed. */
-bool base_is_in(const struct map_base *base, const struct map_version *version,
+/* Whether a reader with `version`, which is completed, has all that the base has. now: this node's
+ * feed. */
+bool base_is_in(const struct map_base *base, struct map_version *version,
                 const struct feed_position *now);
 
 /* What a reader has already. */

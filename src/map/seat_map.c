@@ -717,26 +717,34 @@ is_still_true(const struct seat_maps *maps, const struct event_map *map,
 
 /*
  * Whether a body says of itself what other nodes can tell a difference from, as far as it can: one
- * that was written too soon after a loading is written once more. On a loop it is good enough.
+ * that was written too soon after a loading is written once more.
  */
 static bool
 body_is_told_locked(const struct seat_maps *maps, const struct event_map *map,
                     const struct seat_map_request *request)
 {
-    return map->body_is_settled || request->feed == NULL || !map->base.is_known ||
+    bool may_tell = request->feed != NULL || !request->may_render;
+
+    return map->body_is_settled || !may_tell || !map->base.is_known ||
            request->now.us < map->base.settled.us || !is_whole_locked(maps, map);
+}
+
+static bool
+plain_is_ready_locked(const struct seat_maps *maps, const struct event_map *map,
+                      const struct seat_map_request *request)
+{
+    uint64_t least = request->at_least != 0 ? request->at_least : map->state.position;
+
+    return map->plain != NULL && map->body_position >= least &&
+           body_is_told_locked(maps, map, request);
 }
 
 static bool
 body_is_ready_locked(const struct seat_maps *maps, const struct event_map *map,
                      const struct seat_map_request *request)
 {
-    uint64_t least = request->at_least != 0 ? request->at_least : map->state.position;
-
-    if (map->plain == NULL || map->body_position < least ||
-        !body_is_told_locked(maps, map, request))
-        return false;
-    return !request->gzip || map->gzip != NULL || map->plain->len < GZIP_LEAST_BYTES;
+    return plain_is_ready_locked(maps, map, request) &&
+           (!request->gzip || map->gzip != NULL || map->plain->len < GZIP_LEAST_BYTES);
 }
 
 static void
@@ -785,6 +793,35 @@ render_locked(const struct seat_maps *maps, struct event_map *map,
     return plain != NULL && (gzip != NULL || !request->gzip || plain->len < GZIP_LEAST_BYTES);
 }
 
+/* A ready body, compressed too: it says the same version. The lock is given up meanwhile. */
+static bool
+compress_locked(struct event_map *map)
+{
+    struct http_body *plain = http_body_get(map->plain);
+
+    map->rendering = true;
+    lock_drop(&map->lock);
+    struct http_body *gzip = render_gzip(plain);
+    lock_take(&map->lock);
+    map->rendering = false;
+    pthread_cond_broadcast(&map->rendered);
+    bool is_compressed = gzip != NULL;
+    if (is_compressed && map->plain == plain)
+        map->gzip = gzip;
+    else if (is_compressed)
+        http_body_put(gzip); /* the map was emptied */
+    http_body_put(plain);
+    return is_compressed;
+}
+
+static bool
+write_body_locked(const struct seat_maps *maps, struct event_map *map,
+                  const struct seat_map_request *request)
+{
+    return plain_is_ready_locked(maps, map, request) ? compress_locked(map)
+                                                     : render_locked(maps, map, request);
+}
+
 /* The whole map: one thread writes it, those that come meanwhile wait for it. */
 static enum seat_map_answer
 whole_locked(const struct seat_maps *maps, struct event_map *map,
@@ -801,7 +838,7 @@ whole_locked(const struct seat_maps *maps, struct event_map *map,
         }
         if (map->rendering)
             lock_wait(&map->lock, &map->rendered, RENDER_WAIT_US);
-        else if (!render_locked(maps, map, &wish) && !body_is_ready_locked(maps, map, &wish))
+        else if (!write_body_locked(maps, map, &wish) && !body_is_ready_locked(maps, map, &wish))
             return SEAT_MAP_LOAD; /* no memory: the caller gives up after a few of these */
     }
     give_body_locked(map, &wish, reply);

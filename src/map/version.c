@@ -84,7 +84,7 @@ version_parse(struct slice text, struct map_version *version)
 }
 
 bool
-base_is_in(const struct map_base *base, const struct map_version *version,
+base_is_in(const struct map_base *base, struct map_version *version,
            const struct feed_position *now)
 {
     if (!base->is_known || !version->is_told || version->at.us < base->settled.us)
@@ -93,6 +93,7 @@ base_is_in(const struct map_base *base, const struct map_version *version,
         if (feed_position_find(now, version->feed.marks[i].incarnation) < 0)
             return false; /* lost, as far as we know */
     }
+    feed_position_complete(&version->feed, now);
     return feed_position_covers(&version->feed, &base->feed);
 }
 

@@ -278,6 +278,27 @@ a_reader_from_a_lost_node_gets_the_whole(void **state)
     assert_memory_equal(ask(&house->here, &theirs).text, FULL, 5);
 }
 
+/* It never knew of the one that had left: what that one did it has read. */
+static void
+a_reader_from_a_newcomer_lacks_nothing_of_who_left_before(void **state)
+{
+    struct house *house = *state;
+    load(house, &house->here);
+    hear(&house->here, 1, commit(house, 1, "sold"), "sold", (struct feed_mark){ ME, 1 });
+    load(house, &house->here);
+    house->there.feed = (struct feed_position){ .count = 1, .marks = { { PEER, 0 } } };
+    load(house, &house->there);
+    struct answer theirs = ask(&house->there, NULL);
+    assert_string_equal(ask(&house->here, &theirs).text, "");
+    /* One from before it came names nobody later. */
+    house->there.feed = (struct feed_position){ .count = 1, .marks = { { ME - 1, 0 } } };
+    seat_maps_invalidate(house->there.maps, org, event);
+    load(house, &house->there);
+    theirs = ask(&house->there, NULL);
+    assert_int_equal(feed_position_add(&house->here.feed, (struct feed_mark){ ME - 1, 0 }), 0);
+    assert_memory_equal(ask(&house->here, &theirs).text, FULL, 5);
+}
+
 static void
 a_map_that_is_not_whole_tells_no_other_node(void **state)
 {
@@ -654,6 +675,7 @@ main(void)
         CASE(who_lacks_some_of_the_base_gets_the_whole),
         CASE(a_version_from_soon_after_the_base_is_not_told_from),
         CASE(a_reader_from_a_lost_node_gets_the_whole),
+        CASE(a_reader_from_a_newcomer_lacks_nothing_of_who_left_before),
         CASE(a_map_that_is_not_whole_tells_no_other_node),
         CASE(a_change_that_was_read_is_marked_when_its_record_comes),
         CASE(an_older_record_of_a_seat_that_was_read_is_owed_too),
