@@ -353,30 +353,47 @@ move_map_locked(struct feed *feed, const struct feed_change *change, struct feed
         seat_maps_take(feed->node->maps, change, from, after);
 }
 
-/* A change was true when it was judged: its node may have stood still before it told of it. */
-static struct mono_time
-true_at(const struct feed *feed, const struct feed_change *change, struct mono_time began)
+/* Since when what a record says is known to be true. */
+struct told_at {
+    struct mono_time sent;
+    bool has_clock;
+    int64_t mono_behind_us; /* what a reading of the database's clock lacks to be this machine's */
+};
+
+static struct told_at
+told_at(const struct feed *feed, struct mono_time sent)
 {
+    struct told_at at = { .sent = sent };
     struct mono_time now = mono_now();
     struct db_time db_now;
     int64_t error_us;
 
-    if (change->at.us <= 0 || !db_clock_read(feed->node->clock, now, &db_now, &error_us))
-        return began;
-    int64_t judged_us = now.us - (db_now.us + error_us - change->at.us);
-    return judged_us < began.us ? (struct mono_time){ judged_us } : began;
+    at.has_clock = db_clock_read(feed->node->clock, now, &db_now, &error_us);
+    if (at.has_clock)
+        at.mono_behind_us = now.us - (db_now.us + error_us);
+    return at;
+}
+
+/* A change was true when it was judged: its node may have stood still before it told of it. */
+static struct mono_time
+true_at(const struct told_at *at, const struct feed_change *change)
+{
+    if (change->at.us <= 0 || !at->has_clock)
+        return at->sent;
+    int64_t judged_us = (int64_t)((uint64_t)change->at.us + (uint64_t)at->mono_behind_us);
+    return judged_us < at->sent.us ? (struct mono_time){ judged_us } : at->sent;
 }
 
 /* A peer's change: what the teller of our own has done itself. */
 static void
-learn_locked(struct feed *feed, const struct feed_change *change, struct mono_time began)
+learn_locked(struct feed *feed, const struct feed_change *change, const struct told_at *at)
 {
     struct node *node = feed->node;
 
     if (change->kind == FEED_SEAT) {
         struct seat_key key = { change->org, change->event, change->item };
         struct seat_view view = feed_view(change);
-        hot_table_learn(node->hot, &key, &view, true_at(feed, change, began), false);
+        hot_table_learn(node->hot, &key, &view, true_at(at, change), false);
     } else if (change->kind == FEED_EVENT) {
         events_outdated(node->events, change->org, change->event, change->version);
     }
@@ -507,7 +524,7 @@ judge_locked(struct feed *feed, struct feed_mark next, struct feed_log *old)
 
 static void
 apply_heard_locked(struct feed *feed, struct slice bytes, uint32_t count, struct feed_mark from,
-                   struct mono_time began)
+                   const struct told_at *at)
 {
     struct codec_reader reader;
     struct feed_change change;
@@ -515,7 +532,7 @@ apply_heard_locked(struct feed *feed, struct slice bytes, uint32_t count, struct
 
     codec_begin(&reader, bytes);
     while (codec_next(&reader, &change) == CODEC_CHANGE) {
-        learn_locked(feed, &change, began);
+        learn_locked(feed, &change, at);
         move_map_locked(feed, &change, from, step_locked(feed, from, ++done, count));
     }
     if (count == 0)
@@ -549,12 +566,13 @@ feed_hear(struct feed *feed, int64_t incarnation, uint64_t number, struct slice 
         !codec_check(bytes, &count, &events))
         return FEED_GARBLED;
     struct feed_record *record = record_of_bytes(bytes, count, events);
+    struct told_at at = told_at(feed, began);
 
     lock_take(&feed->lock);
     enum feed_hearing hearing =
         incarnation == feed->incarnation ? FEED_REPEATED : judge_locked(feed, from, &old);
     if (hearing != FEED_REPEATED) {
-        apply_heard_locked(feed, bytes, count, from, began);
+        apply_heard_locked(feed, bytes, count, from, &at);
         keep_heard_locked(feed, record, from);
     }
     lock_drop(&feed->lock);

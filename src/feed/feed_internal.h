@@ -82,8 +82,6 @@ struct incarnation {
 struct feed {
     struct node *node; /* fixed */
 
-    _Atomic uint64_t missed; /* any thread */
-
     /* guarded by lock (rank FEED) */
     struct lock lock;
     int64_t incarnation;      /* our own; 0: not started */
