@@ -112,8 +112,8 @@ struct http_stream; /* opaque */
  * closed: called once, on a loop's thread and without a lock, when the connection is gone for
  * whatever reason, or the answer has ended and is sent; `context` is not touched any more. It may
  * be called before this returns, and after http_stream_end. backlog_max: bytes that may wait for a
- * slow reader; beyond it the connection is closed. NULL: no memory; the exchange is still the
- * caller's.
+ * slow reader, besides the little that the kernel keeps; beyond it the connection is closed. NULL:
+ * no memory; the exchange is still the caller's.
  */
 struct http_stream *http_exchange_stream(struct http_exchange *exchange, size_t backlog_max,
                                          void (*closed)(void *context), void *context);

@@ -3,6 +3,11 @@
  */
 #include "connection.h"
 
+#include <netinet/tcp.h>
+
+/* What the kernel takes of a stream beyond what its reader's window lets through. */
+#define UNSENT_IN_KERNEL_MAX (16 * 1024)
+
 /* Nothing is answered behind a stream; what a handler has of it comes home to nobody. */
 static void
 drop_behind(struct conn *conn, struct exchange *last)
@@ -17,6 +22,20 @@ drop_behind(struct conn *conn, struct exchange *last)
         exchange_orphan(&conn->loop->exchanges, exchange);
         exchange = next;
     }
+}
+
+/*
+ * Else the kernel's buffer grows to megabytes before a slow reader is noticed, for each of them. A
+ * quick one loses nothing: what is on its way isn't limited.
+ */
+static void
+limit_kernel_buffer(struct conn *conn)
+{
+    const int bytes = UNSENT_IN_KERNEL_MAX;
+    uv_os_fd_t fd;
+
+    if (uv_fileno((uv_handle_t *)&conn->tcp, &fd) == 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
 }
 
 /* No answer to HEAD has a body, and half a header is no answer (make_whole). */
@@ -43,6 +62,7 @@ conn_begin_stream(struct conn *conn, struct exchange *exchange)
     conn->stream = stream;
     stream->conn = conn;
     http_stream_collect(stream);
+    limit_kernel_buffer(conn);
     if (conn->input == INPUT_OPEN)
         conn_end_input(conn, INPUT_LAST);
 }

@@ -551,7 +551,9 @@ a_slow_reader_is_cut_and_no_other_is_slowed(void **state)
         assert_true(tale_tell_bytes(&quick, piece, PIECE));
         client_expect_chunk_bytes(&hare, piece, PIECE);
     }
-    assert_true(told >= (int)(BACKLOG / PIECE) && told < PIECES_MAX);
+    /* The backlog, and besides it only what is on its way, not the megabytes of a kernel's buffer.
+     */
+    assert_in_range(told, BACKLOG / PIECE, 2 * BACKLOG / PIECE);
     tale_expect_closed(&slow);
     assert_int_equal(metric_count(METRIC_HTTP_STREAMS_SLOW_TOTAL), cut + 1);
     harness_wait_connections(&h, 1);
