@@ -29,7 +29,7 @@ LOOK_AGAIN_S = 0.5   # a page asks for what has changed
 FRESH_S = 1.2        # other nodes' changes show within a second
 THINK_S = 1.0        # from one purchase to the next, on average
 ASK_AGAIN_S = 0.1
-SALE_S = 240
+SALE_S = 600 if LONG else 150
 SEATS_PER_PUT = 4_000
 
 

@@ -55,6 +55,7 @@ def test_rolling_restarts_fail_no_request(cluster):
             await_traffic(node)
             for load in loads:
                 assert not load.wrong, f"{load.nodes[0].name}, restart {number}: " + "\n".join(load.wrong[:5])
+    print(f"{RESTARTS} restarts during {sum(len(load.granted_at) for load in loads)} holds and what people did with them")
     for load in loads:
         with cluster.database() as db:
             load.assert_as_told(db)

@@ -102,7 +102,7 @@ class Nginx(Balancer):
 
     def filled_in(self):
         text = (CONF / self.conf_name).read_text()
-        text, found = re.subn(r"listen \S+;", f"listen {self.host}:{self.port};", text)
+        text, found = re.subn(r"(?m)^    listen \S+;", f"    listen {self.host}:{self.port};", text)
         assert found == 1, f"{self.conf_name} listens {found} times"
         line = re.search(r"^ *server 127\.0\.0\.1:8081(.*;)\n(?: *server .*\n)+", text, re.MULTILINE)
         assert line, f"{self.conf_name} has no list of nodes"
