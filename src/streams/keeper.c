@@ -210,8 +210,8 @@ each_second_locked(struct streams *streams)
 /* --- the thread ---------------------------------------------------------------------------------
  */
 
-static void
-turn_locked(struct streams *streams)
+void
+keeper_turn_locked(struct streams *streams)
 {
     struct audience *audience, *next;
     struct mono_time now = mono_now();
@@ -236,7 +236,7 @@ keeper_run(void *context)
 
     lock_take(&streams->lock);
     while (!streams->is_ending) {
-        turn_locked(streams);
+        keeper_turn_locked(streams);
         lock_wait(&streams->lock, &streams->keeper_cond,
                   streams->audiences == NULL ? TIME_US_PER_S : STREAMS_TURN_US);
     }

@@ -125,6 +125,8 @@ void stream_put(struct stream *stream);
 /* --- keeper.c --------------------------------------------------------------------- */
 
 void *keeper_run(void *context);
+/* One turn of it. */
+void keeper_turn_locked(struct streams *streams);
 
 struct db_time streams_now(struct streams *streams);
 /* Reads the map of an audience that the caller uses; no lock is held. */

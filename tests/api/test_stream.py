@@ -46,8 +46,19 @@ def await_whole(*streams):
 
 @pytest.fixture(autouse=True)
 def trusted(node):
-    """A test before may have killed a node."""
     await_trust(node)
+
+
+@pytest.fixture
+def mourned(node):
+    """For a test that kills a node: it ends when that one isn't missed any more."""
+    def known():
+        said = Client(node, "x", token="").get("/ready").json
+        return said["trusted"] and said["peers_known"]
+
+    before = known()
+    yield
+    wait_until(lambda: known() is not False and known() <= before, timeout=20)
 
 
 @pytest.fixture
@@ -133,7 +144,7 @@ def test_expiry(client, admin):
                                                       ("seat_released", "A-1", "available", 2, "ttl_expired")]
 
 
-def test_a_take_over_is_two_events(node, client, other, admin, db, start_node):
+def test_a_take_over_is_two_events(node, client, other, admin, db, start_node, mourned):
     """The node whose timer it is is stopped, and no other sweeps: so the hold is over and not cleaned up."""
     event = admin.make_event(2, policy={"hold_ttl": 1})
     first = start_node(rate_limits="off", reaper_interval_ms=600000)
@@ -361,7 +372,7 @@ def test_maps_tell_differences_to_readers_of_the_other_node(client, event, node,
     assert "full" not in back and back["seats"] == []
 
 
-def test_a_killed_nodes_last_commit_is_told_by_the_others(client, event, start_node):
+def test_a_killed_nodes_last_commit_is_told_by_the_others(client, event, start_node, mourned):
     """Killed right after the answer, or even before it: the others find it by reading."""
     victim = start_node(rate_limits="off")
     await_trust(victim, client.node)
