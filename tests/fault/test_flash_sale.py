@@ -22,9 +22,9 @@ from support.tables import query, seat_statuses
 from support.truth import assert_told_is_true
 from support.waiting import wait_until
 
-SEATS, CONNECTIONS = (20_000, 2_000) if LONG else (3_000, 300)
+# The last number: so many free seats are the front rows.
+SEATS, CONNECTIONS, FRONT = (20_000, 2_000, 1_000) if LONG else (3_000, 300, 300)
 PAGES = 4            # seat maps that are looked at; many look at the same
-FRONT = 300          # so many free seats are the front rows
 LOOK_AGAIN_S = 0.5   # a page asks for what has changed
 FRESH_S = 1.2        # other nodes' changes show within a second
 THINK_S = 1.0        # from one purchase to the next, on average
@@ -123,7 +123,7 @@ class Sale:
         yield pause(chance.uniform(0, THINK_S))
         for purchase in itertools.count():
             while not page.front and not page.sold_out and not self.over:
-                yield pause(LOOK_AGAIN_S / 2)
+                yield pause(LOOK_AGAIN_S)
             if page.sold_out or self.over:
                 return
             user = Client(self.balancer, self.org, f"buyer-{number}-{purchase}")
