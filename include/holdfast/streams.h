@@ -60,7 +60,5 @@ HF_MUST_CHECK enum hf_status streams_begin(struct streams *streams, struct pg *p
                                            struct http_exchange *exchange, struct slice org,
                                            struct slice event, struct slice last_event_id,
                                            struct db_time ends_at);
-/* Streams that are open. */
-int64_t streams_open(struct streams *streams);
 
 #endif

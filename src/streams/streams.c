@@ -151,12 +151,3 @@ streams_stop(struct streams **streams_pointer)
     free(streams);
     *streams_pointer = NULL;
 }
-
-int64_t
-streams_open(struct streams *streams)
-{
-    lock_take(&streams->lock);
-    int64_t open = streams->open;
-    lock_drop(&streams->lock);
-    return open;
-}
