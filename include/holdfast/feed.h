@@ -167,6 +167,12 @@ void feed_part(struct feed *feed, int64_t incarnation);
 void feed_position(struct feed *feed, struct feed_position *position);
 
 /*
+ * Waits until memory has all that `position` has: another node, where a reader comes from, may be
+ * ahead of this one. False: not in that time. Sleeps.
+ */
+bool feed_await(struct feed *feed, const struct feed_position *position, int64_t wait_us);
+
+/*
  * For a stream that begins: everything of an event that is in the log and not in `since` is given
  * to `visit`, in this node's order, and then `ready` is called, all under the feed's lock: no
  * change can slip between. since NULL: nothing is visited. Neither may call the feed. False: the

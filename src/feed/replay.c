@@ -7,6 +7,10 @@
  */
 #include "feed_internal.h"
 
+#include "holdfast/thread.h"
+
+#define AWAIT_LOOK_US (1 * TIME_US_PER_MS) /* news of a peer are here about as soon */
+
 struct replay {
     struct feed *feed;
     struct slice org, event;
@@ -77,9 +81,11 @@ find_first_locked(struct replay *replay)
 
 /* How many changes of the record the reader has been told already. */
 static uint32_t
-told_of(const struct feed_position *since, struct feed_mark mark)
+told_of(const struct feed_position *since, const struct feed_record *record)
 {
-    bool is_part = since->part.incarnation == mark.incarnation && since->part.number == mark.number;
+    bool is_part = since->part_count > 0 && since->part.incarnation == record->incarnation &&
+                   since->part.number == record->number &&
+                   record->number == feed_position_of(since, record->incarnation) + 1;
 
     return is_part ? since->part_count : 0;
 }
@@ -107,7 +113,7 @@ visit_record(struct replay *replay, const struct feed_record *record,
              void *context)
 {
     struct feed_mark mark = { record->incarnation, record->number };
-    uint32_t told = told_of(replay->since, mark), done = 0;
+    uint32_t told = told_of(replay->since, record), done = 0;
     struct codec_reader reader;
     struct feed_change change;
 
@@ -125,17 +131,33 @@ visit_record(struct replay *replay, const struct feed_record *record,
     reach_whole(&replay->reached, mark);
 }
 
-static void
-visit_all(struct replay *replay,
-          void (*visit)(void *, const struct feed_change *, const struct feed_position *),
-          void *context)
+/* A position has room for one part only: the record that the reader was amidst is ended first. */
+static const struct feed_record *
+find_part_locked(const struct replay *replay)
 {
     const struct feed_log *log = &replay->feed->log;
 
+    for (size_t i = replay->first; i < log->count; i++) {
+        if (told_of(replay->since, log_at(log, i)) > 0)
+            return log_at(log, i);
+    }
+    return NULL;
+}
+
+static void
+visit_all_locked(struct replay *replay,
+                 void (*visit)(void *, const struct feed_change *, const struct feed_position *),
+                 void *context)
+{
+    const struct feed_log *log = &replay->feed->log;
+    const struct feed_record *part = find_part_locked(replay);
+
     replay->reached = *replay->since;
+    if (part != NULL)
+        visit_record(replay, part, visit, context);
     for (size_t i = replay->first; i < log->count; i++) {
         const struct feed_record *record = log_at(log, i);
-        if (is_missed(replay, record))
+        if (record != part && is_missed(replay, record))
             visit_record(replay, record, visit, context);
     }
 }
@@ -160,9 +182,38 @@ feed_replay(struct feed *feed, struct slice org, struct slice event,
         replay.since = &whole;
         told = can_resume_locked(feed, &whole) && find_first_locked(&replay);
         if (told)
-            visit_all(&replay, visit, context);
+            visit_all_locked(&replay, visit, context);
     }
     ready(context, &feed->now);
     lock_drop(&feed->lock);
     return told;
+}
+
+/* --- a reader who is ahead -------------------------------------------------------- */
+
+/* What is of nobody that is known here will not come. */
+static bool
+may_come(const struct feed_position *now, const struct feed_position *position)
+{
+    for (int i = 0; i < position->count; i++) {
+        if (feed_position_find(now, position->marks[i].incarnation) < 0)
+            return false;
+    }
+    return position->part_count == 0 || feed_position_find(now, position->part.incarnation) >= 0;
+}
+
+bool
+feed_await(struct feed *feed, const struct feed_position *position, int64_t wait_us)
+{
+    struct mono_time until = { mono_now().us + wait_us };
+    struct feed_position now;
+
+    for (;;) {
+        feed_position(feed, &now);
+        if (feed_position_covers(&now, position))
+            return true;
+        if (!may_come(&now, position) || mono_now().us >= until.us)
+            return false;
+        sleep_us(AWAIT_LOOK_US);
+    }
 }

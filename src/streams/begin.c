@@ -10,7 +10,8 @@
 
 #include "streams_internal.h"
 
-#define READS_MAX 3 /* of a map: one that changes came to meanwhile is read once more */
+#define AWAIT_READER_US (100 * TIME_US_PER_MS) /* what a node ahead has is here in a few */
+#define READS_MAX       3 /* of a map: one that changes came to meanwhile is read once more */
 
 /* The newest version of a seat that was written; by a hash of its id, which is seeded: two seats
  * that share one are less likely than a broken machine. */
@@ -297,6 +298,16 @@ enter_locked(struct streams *streams, struct slice org, struct slice event,
     return HF_OK;
 }
 
+/* A reader who comes from a node that was ahead would be told again what he has. */
+static void
+await_reader(struct streams *streams, struct slice last_event_id)
+{
+    struct feed_position since;
+
+    if (last_event_id.len > 0 && feed_position_parse(last_event_id, &since))
+        (void)feed_await(streams->node->feed, &since, AWAIT_READER_US);
+}
+
 enum hf_status
 streams_begin(struct streams *streams, struct pg *pg, struct http_exchange *exchange,
               struct slice org, struct slice event, struct slice last_event_id,
@@ -310,6 +321,7 @@ streams_begin(struct streams *streams, struct pg *pg, struct http_exchange *exch
     if (status != HF_OK)
         return status;
     status = have_map(streams, pg, audience, last_event_id.len > 0);
+    await_reader(streams, last_event_id);
     lock_take(&streams->lock);
     if (status == HF_OK)
         status = begin_locked(streams, audience, exchange, last_event_id, ends_at);

@@ -151,18 +151,51 @@ a_record_is_resumed_in_its_middle(void **state)
     assert_string_equal(visited(), "A1:4");
 }
 
-/* Another node took the records in another order: what is between is told first. */
+/* Another node took the records in another order: where the reader was amidst one, it goes on. */
 static void
-a_part_waits_for_its_record(void **state)
+a_record_is_ended_before_others_begin(void **state)
 {
     (void)state;
     feed_hear_last(feed, PEER, 0);
-    hear(PEER, 1, "gig", "B1", 1);
+    feed_hear(feed, PEER, 1, record_bytes_of("gig", "B1", 1, 2), mono_now());
     tell_three();
+    tell("gig", "A1", 4);
     assert_true(replay("gig", "2s.0_5k.0-2s.1.2"));
-    assert_string_equal(visited(), "B1:1 A1:3");
-    assert_string_equal(told[0].after, "2s.0_5k.1-2s.1.2");
-    assert_string_equal(told[1].after, "2s.1_5k.1");
+    assert_string_equal(visited(), "A1:3 B1:1 B1:2 A1:4");
+    assert_string_equal(told[0].after, "2s.1_5k.0");
+    assert_string_equal(told[1].after, "2s.1_5k.0-5k.1.1");
+    assert_string_equal(told[2].after, "2s.1_5k.1");
+    assert_string_equal(told[3].after, "2s.2_5k.1");
+    assert_true(
+        replay("gig", "2s.0_5k.0-2s.2.1")); /* nobody writes that: what is before comes first */
+    assert_string_equal(visited(), "B1:1 B1:2 A1:1 A1:2 A1:3 A1:4");
+}
+
+static void *
+hear_later(void *context)
+{
+    (void)context;
+    sleep_us(20 * TIME_US_PER_MS);
+    hear(PEER, 1, "gig", "B1", 1);
+    return NULL;
+}
+
+static void
+a_reader_who_is_ahead_is_waited_for(void **state)
+{
+    (void)state;
+    struct thread hearer = { 0 };
+    struct feed_position ahead;
+    assert_true(feed_position_parse(slice_of("2s.0_5k.0-5k.1.1"), &ahead));
+    feed_hear_last(feed, PEER, 0);
+    assert_false(feed_await(feed, &ahead, 0));
+    assert_false(feed_await(feed, &ahead, 3 * TIME_US_PER_MS));
+    assert_true(feed_position_parse(slice_of("2s.0_8c.1"), &ahead));
+    assert_false(feed_await(feed, &ahead, 20 * (int64_t)TIME_US_PER_S)); /* at once: who is that? */
+    assert_true(feed_position_parse(slice_of("2s.0_5k.0-5k.1.1"), &ahead));
+    assert_true(thread_start(&hearer, 64 * 1024, hear_later, NULL));
+    assert_true(feed_await(feed, &ahead, 20 * (int64_t)TIME_US_PER_S));
+    thread_join(&hearer);
 }
 
 /* Every position that anybody was given leads, on this node, to exactly the rest. */
@@ -365,7 +398,8 @@ main(void)
         STARTED(peers_are_told_of_in_the_order_of_this_node),
         STARTED(a_reader_may_be_ahead),
         STARTED(a_record_is_resumed_in_its_middle),
-        STARTED(a_part_waits_for_its_record),
+        STARTED(a_record_is_ended_before_others_begin),
+        STARTED(a_reader_who_is_ahead_is_waited_for),
         STARTED(every_position_leads_to_the_rest),
         SMALL(the_log_does_not_reach_back_for_ever),
         SMALL(each_incarnation_has_a_floor_of_its_own),
