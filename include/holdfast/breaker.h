@@ -50,6 +50,8 @@ void breaker_failed(struct breaker *breaker, struct mono_time now);
 
 /* For the prober: true when it is open and the pause is over. */
 bool breaker_probe_is_due(struct breaker *breaker, struct mono_time now);
+/* Something else has heard of it: the next probe need not wait for the end of its pause. */
+void breaker_may_be_back(struct breaker *breaker, struct mono_time now);
 /* What the probe found: half-open, or open for twice as long. */
 void breaker_probed(struct breaker *breaker, struct mono_time now, bool worked);
 

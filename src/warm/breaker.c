@@ -172,6 +172,15 @@ breaker_probe_is_due(struct breaker *breaker, struct mono_time now)
 }
 
 void
+breaker_may_be_back(struct breaker *breaker, struct mono_time now)
+{
+    lock_take(&breaker->lock);
+    if (breaker->probe_at.us > now.us)
+        breaker->probe_at = now;
+    lock_drop(&breaker->lock);
+}
+
+void
 breaker_probed(struct breaker *breaker, struct mono_time now, bool worked)
 {
     bool news = false;

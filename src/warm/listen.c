@@ -2,9 +2,10 @@
  * listen.c - the subscription: one channel, over a connection of its own.
  *
  * Its failures say nothing about Redis' health to others (whose clients somebody kills, say), so
- * they are not told to the breaker: it has a backoff of its own. hiredis only keeps the bytes: each
- * wait is a poll of ours. Who hears nothing for a while asks (PING is allowed beside SUBSCRIBE),
- * and gives the connection up when no reply comes.
+ * they are not told to the breaker: it has a backoff of its own. A subscription that stands is a
+ * sign of life, though: then the breaker needn't wait half a minute to find out by itself. hiredis
+ * only keeps the bytes: each wait is a poll of ours. Who hears nothing for a while asks (PING is
+ * allowed beside SUBSCRIBE), and gives the connection up when no reply comes.
  */
 #include "warm_internal.h"
 
@@ -23,6 +24,7 @@
 struct warm_listener {
     /* fixed after warm_listener_new */
     bool on;
+    struct warm_tier *tier;
     struct slice channel; /* memory of its own */
 
     struct warm_link link;     /* without a tier */
@@ -46,6 +48,7 @@ warm_listener_new(const struct config *config, struct warm_tier *tier, const cha
     }
     listener->channel = slice_of(copy);
     listener->backoff_us = BACKOFF_MIN_US;
+    listener->tier = tier;
     listener->on = warm_tier_is_on(tier);
     if (listener->on)
         warm_link_init(&listener->link, config, NULL);
@@ -135,6 +138,7 @@ join(struct warm_listener *listener)
     listener->told = false;
     listener->heard_at = mono_now();
     listener->asked_at.us = 0;
+    breaker_may_be_back(warm_tier_breaker(listener->tier), listener->heard_at);
     return WARM_JOINED;
 }
 

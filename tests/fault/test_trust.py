@@ -24,6 +24,7 @@ GOOD, BAD = (2_000, 8_000) if LONG else (200, 400)
 LANES = 10
 STALE_S = 2.0
 ASK_EVERY_S = 0.005
+PAUSE_S = 0.1 if LONG else 0.4
 HEARD_S, FREED_S = 0.05, 0.1  # at the median
 
 
@@ -52,7 +53,7 @@ def seed():
 
 
 def await_trust(house):
-    wait_until(lambda: all(node.metrics()["holdfast_trusted"] == 1 for node in house.nodes), timeout=15)
+    wait_until(lambda: all(node.metrics()["holdfast_trusted"] == 1 for node in house.nodes), timeout=20)
 
 
 def trust_lost(house):
@@ -182,6 +183,7 @@ def run_lanes(lanes, each):
             for _ in range(each):
                 maker, canceller, asker = lane.random.sample(range(3), 3)
                 took.append(lane.trial(maker, canceller, asker))
+                time.sleep(lane.random.uniform(0, PAUSE_S))  # so that trials meet many accidents
         except Exception as trouble:  # of any kind: it is the test's
             troubles.append(trouble)
 

@@ -83,6 +83,19 @@ probes_come_after_pauses_that_double_up_to_the_longest(void **state)
 }
 
 static void
+a_sign_of_life_ends_the_pause(void **state)
+{
+    (void)state;
+    fail_times(5, 0);
+    breaker_may_be_back(breaker, at(500));
+    assert_int_equal(breaker_state(breaker), BREAKER_OPEN); /* it proves nothing */
+    assert_true(breaker_probe_is_due(breaker, at(500)));
+    breaker_probed(breaker, at(500), false);
+    assert_false(breaker_probe_is_due(breaker, at(500 + 1999))); /* and the next pause is longer */
+    assert_true(breaker_probe_is_due(breaker, at(500 + 2000)));
+}
+
+static void
 half_open_lets_one_use_try(void **state)
 {
     (void)state;
@@ -137,6 +150,7 @@ main(void)
         cmocka_unit_test_setup_teardown(five_failures_in_a_row_open_it, up, down),
         cmocka_unit_test_setup_teardown(probes_come_after_pauses_that_double_up_to_the_longest, up,
                                         down),
+        cmocka_unit_test_setup_teardown(a_sign_of_life_ends_the_pause, up, down),
         cmocka_unit_test_setup_teardown(half_open_lets_one_use_try, up, down),
         cmocka_unit_test_setup_teardown(a_trial_that_fails_opens_it_for_longer, up, down),
         cmocka_unit_test_setup_teardown(a_trial_that_nobody_reports_on_is_given_to_another, up,

@@ -244,6 +244,20 @@ an_open_breaker_keeps_messages_back(void **state)
 }
 
 static void
+a_subscription_that_stands_is_a_sign_of_life(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct breaker *breaker = warm_tier_breaker(tier);
+    while (breaker_state(breaker) == BREAKER_CLOSED)
+        breaker_failed(breaker, mono_now());
+    assert_false(breaker_probe_is_due(breaker, mono_now()));
+    join();
+    assert_int_equal(breaker_state(breaker), BREAKER_OPEN);
+    assert_true(breaker_probe_is_due(breaker, mono_now()));
+}
+
+static void
 a_connection_that_is_dead_is_known_within_half_a_second(void **state)
 {
     (void)state;
@@ -275,6 +289,7 @@ main(void)
         CASE(without_a_redis_it_is_deaf_and_tries_again),
         CASE(without_a_warm_tier_it_is_deaf),
         CASE(an_open_breaker_keeps_messages_back),
+        CASE(a_subscription_that_stands_is_a_sign_of_life),
         CASE(a_connection_that_is_dead_is_known_within_half_a_second),
     };
     return cmocka_run_group_tests(tests, open_program, close_program);
