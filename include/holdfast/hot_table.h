@@ -215,9 +215,10 @@ int hot_table_tick(struct hot_table *table, struct db_time now, struct hot_due *
 
 /*
  * Arms a timer again, for an expiry that came early or failed; a time that is past fires
- * with the next tick of the clock. No-op if the entry moved on (another hold, in payment).
+ * with the next tick of the clock. False: nothing was armed, the entry moved on (another hold, in
+ * payment).
  */
-void hot_table_rearm(struct hot_table *table, const struct seat_key *seat,
+bool hot_table_rearm(struct hot_table *table, const struct seat_key *seat,
                      const struct uuid *hold_id, struct db_time at);
 
 /* --- numbers and checks ------------------------------------------------ */

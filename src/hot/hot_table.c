@@ -699,7 +699,7 @@ hot_table_tick(struct hot_table *table, struct db_time now, struct hot_due *due,
     return count;
 }
 
-void
+bool
 hot_table_rearm(struct hot_table *table, const struct seat_key *key, const struct uuid *hold_id,
                 struct db_time at)
 {
@@ -707,11 +707,13 @@ hot_table_rearm(struct hot_table *table, const struct seat_key *key, const struc
     seat_spot_init(&spot, table, key);
     lock_take(&spot.shard->lock);
     struct hot_seat *seat = shard_find_locked(spot.shard, &spot);
-    if (seat != NULL && seat->known && seat->status == SEAT_HELD && !seat->in_payment &&
-        uuid_equal(&seat->hold_id, hold_id)) {
+    bool is_its = seat != NULL && seat->known && seat->status == SEAT_HELD && !seat->in_payment &&
+                  uuid_equal(&seat->hold_id, hold_id);
+    if (is_its) {
         shard_arm_locked(spot.shard, seat, at);
     }
     lock_drop(&spot.shard->lock);
+    return is_its;
 }
 
 /* --- numbers and checks -------------------------------------------------- */

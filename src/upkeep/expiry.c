@@ -43,13 +43,33 @@ retry_in_us(enum hf_status status)
     return status == HF_INTERNAL ? RETRY_FAULT_US : 0;
 }
 
+/*
+ * By the timer of the seat that it came from. Its other seats have none any more: when that seat is
+ * another hold's by now, the hold gets one of its own, as holds of areas have.
+ */
+static void
+arm_at(const struct expiry *expiry, struct db_time at)
+{
+    const struct op *op = &expiry->op;
+    struct hot_table *hot = expiry->upkeep->node->hot;
+    struct seat_key key = { op->org, op->event, expiry->seat };
+    char text[1 + UUID_TEXT_BYTES] = "~";
+    struct seat_view view = {
+        .status = SEAT_HELD, .hold_id = op->hold_id, .held_until = at, .version = 1
+    };
+
+    if (hot_table_rearm(hot, &key, &op->hold_id, at))
+        return;
+    uuid_format(&op->hold_id, text + 1);
+    key.seat = slice_of(text);
+    hot_table_learn(hot, &key, &view, mono_now(), true);
+}
+
 /* What came early (the end moved) is armed for its end, what failed for a while from now. */
 static void
 arm_again(const struct expiry *expiry)
 {
     const struct op *op = &expiry->op;
-    struct hot_table *hot = expiry->upkeep->node->hot;
-    struct seat_key key = { op->org, op->event, expiry->seat };
     int64_t retry_us = retry_in_us(op->status);
     struct db_time now;
     int64_t error_us;
@@ -57,9 +77,9 @@ arm_again(const struct expiry *expiry)
     if (retry_us == 0)
         return;
     if (op->hold != NULL && op->hold->status == HOLD_ACTIVE)
-        hot_table_rearm(hot, &key, &op->hold_id, op->hold->held_until);
+        arm_at(expiry, op->hold->held_until);
     else if (db_clock_read(expiry->upkeep->node->clock, mono_now(), &now, &error_us))
-        hot_table_rearm(hot, &key, &op->hold_id, (struct db_time){ now.us + retry_us });
+        arm_at(expiry, (struct db_time){ now.us + retry_us });
 }
 
 static void

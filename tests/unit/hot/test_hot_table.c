@@ -687,15 +687,15 @@ an_expiry_that_came_early_is_armed_again(void **state)
     struct seat_view view = view_held(1, ANNA, db_at(SECOND));
     learn(table, "A1", view, true);
     assert_int_equal(hot_table_tick(table, db_at(SECOND + TICK), due, 4), 1);
-    hot_table_rearm(table, &key, &due[0].hold_id, db_at(3 * SECOND));
-    hot_table_rearm(table, &key, &due[0].hold_id, db_at(4 * SECOND)); /* moves it */
+    assert_true(hot_table_rearm(table, &key, &due[0].hold_id, db_at(3 * SECOND)));
+    assert_true(hot_table_rearm(table, &key, &due[0].hold_id, db_at(4 * SECOND))); /* moves it */
     assert_int_equal(numbers_of(table).timers, 1);
     assert_int_equal(hot_table_tick(table, db_at(4 * SECOND - 1), due, 4), 0);
     assert_int_equal(hot_table_tick(table, db_at(4 * SECOND + TICK), due, 4), 1);
     assert_int_equal(due[0].held_until.us, view.held_until.us);
 
     /* In the same tick, for a time that has come: once more, with the next tick. */
-    hot_table_rearm(table, &key, &due[0].hold_id, db_at(SECOND));
+    assert_true(hot_table_rearm(table, &key, &due[0].hold_id, db_at(SECOND)));
     assert_int_equal(hot_table_tick(table, db_at(4 * SECOND + TICK), due, 4), 0);
     assert_int_equal(hot_table_tick(table, db_at(4 * SECOND + 2 * TICK), due, 4), 1);
     table_end(table);
@@ -708,19 +708,19 @@ a_rearm_is_nothing_if_the_entry_moved_on(void **state)
     struct hot_table *table = table_usual();
     struct seat_key key = seat_of_show("A1"), unknown = seat_of_show("A9");
     struct uuid hold = hold_number(1), other = hold_number(2);
-    hot_table_rearm(table, &unknown, &hold, db_at(SECOND));
+    assert_false(hot_table_rearm(table, &unknown, &hold, db_at(SECOND)));
     learn(table, "A1", view_held(1, ANNA, db_at(SECOND)), false);
-    hot_table_rearm(table, &key, &other, db_at(SECOND));
+    assert_false(hot_table_rearm(table, &key, &other, db_at(SECOND)));
     assert_int_equal(numbers_of(table).timers, 0);
     struct seat_view paying = view_held(2, ANNA, db_at(SECOND));
     paying.in_payment = true;
     learn(table, "A1", paying, false);
-    hot_table_rearm(table, &key, &other, db_at(SECOND));
+    assert_false(hot_table_rearm(table, &key, &other, db_at(SECOND)));
     assert_int_equal(numbers_of(table).timers, 0);
     struct seat_view sold = view_of(SEAT_SOLD, 3);
     sold.hold_id = other;
     learn(table, "A1", sold, false);
-    hot_table_rearm(table, &key, &other, db_at(SECOND));
+    assert_false(hot_table_rearm(table, &key, &other, db_at(SECOND)));
     assert_int_equal(numbers_of(table).timers, 0);
     table_end(table);
 }
