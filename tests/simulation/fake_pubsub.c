@@ -33,7 +33,8 @@ struct warm_listener {
     struct warm_listener *next; /* of all */
     int group;
     char channel[CHANNEL_BYTES];
-    bool on, joined;
+    struct warm_tier *tier; /* NULL: there is no Redis */
+    bool joined;
     int64_t noticed_us; /* when it finds out that its connection is broken; NEVER: it is whole */
     bool broken;        /* nothing is sent to it any more */
     struct letter *letters; /* by the time of their arrival */
@@ -147,7 +148,7 @@ warm_listener_new(const struct config *config, struct warm_tier *tier, const cha
     (void)config;
     hf_assert(listener != NULL && channel[0] != '\0' && strlen(channel) < CHANNEL_BYTES);
     snprintf(listener->channel, sizeof(listener->channel), "%s", channel);
-    listener->on = warm_tier_is_on(tier);
+    listener->tier = tier;
     listener->group = fiber_group();
     listener->noticed_us = NEVER;
     listener->next = listeners;
@@ -176,7 +177,7 @@ earlier(int64_t a, int64_t b)
 static enum warm_heard
 join(struct warm_listener *listener, int64_t end_us)
 {
-    if (!listener->on)
+    if (listener->tier == NULL)
         listener->try_at_us = NEVER;
     if (sim_now_us() < listener->try_at_us)
         fiber_sleep(earlier(end_us, listener->try_at_us) - sim_now_us());
@@ -194,6 +195,7 @@ join(struct warm_listener *listener, int64_t end_us)
     listener->broken = false;
     listener->noticed_us = NEVER;
     listener->backoff_us = 0;
+    breaker_may_be_back(warm_tier_breaker(listener->tier), mono_now());
     trace("n%d: subscribed", machine_here() + 1);
     return WARM_JOINED;
 }

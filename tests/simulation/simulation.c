@@ -141,6 +141,8 @@ come_to_rest(void)
     while (clients_alive() > 0)
         fiber_sleep(10 * MS);
     await_nodes(NODE_UP, START_LIMIT_US);
+    for (int i = 0; i < sim_node_count; i++)
+        fiber_sleep(sim_nodes[i].still_until_us - sim_now_us());
     fiber_sleep(store.policy.max_hold_s * S + late_us());
     await_nodes(NODE_UP, START_LIMIT_US);
     await_trust();
