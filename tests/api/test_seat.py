@@ -99,9 +99,18 @@ def test_over_is_shown_free_at_its_end(client, admin):
 
 
 @pytest.fixture
-def second(start_node):
-    """Another node, which hears of what the first one does from Redis and Postgres alone."""
-    return start_node()
+def start_deaf(start_node, redis, empty_redis):
+    """Starts a node that no other one tells anything: what it knows of their work it has read in Redis or Postgres."""
+    redis.acl_setuser("deaf", enabled=True, nopass=True, keys=["*"], channels=["*"],
+                      commands=["+@all", "-subscribe"], reset=True)
+    address = empty_redis.split("://", 1)[1].rsplit("@", 1)[-1]
+    yield lambda **settings: start_node(redis_url=f"redis://deaf:any@{address}", **settings)
+    redis.acl_deluser("deaf")
+
+
+@pytest.fixture
+def second(start_deaf):
+    return start_deaf()
 
 
 def assert_true(answer, db, org, event, seat_id):
@@ -113,9 +122,9 @@ def assert_true(answer, db, org, event, seat_id):
         assert abs(time_of(shown["held_until"]) - row.held_until) < datetime.timedelta(milliseconds=1)
 
 
-def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, other, start_node, redis, db, org):
+def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, other, start_deaf, redis, db, org):
     event = admin.make_event(10 + len(WRONG))
-    second = start_node(repair_interval="1s")  # a new event is compared, and trusted from then on, after this long
+    second = start_deaf(repair_interval="1s")  # a new event is compared, and trusted from then on, after this long
     seat_ids = iter([f"A-{number}" for number in range(1, 11)])
     told = []
 
