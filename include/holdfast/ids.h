@@ -22,6 +22,11 @@ struct uuid {
 
 bool id_is_valid(struct slice text);
 
+/* What tables of events are keyed by: org, a NUL (no id has one), event. */
+#define EVENT_KEY_BYTES (2 * ID_BYTES_MAX + 1)
+/* How long it is; 0: org or event is too long. */
+unsigned event_key(char key[EVENT_KEY_BYTES], struct slice org, struct slice event);
+
 /* A new UUIDv7 (RFC 9562, section 5.7): ordered by time, random beyond. */
 struct uuid uuid_v7_new(void);
 

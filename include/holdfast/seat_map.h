@@ -14,7 +14,8 @@
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
  * Memory:   56 bytes a seat, and what never changes about it: its JSON and some 30 bytes.
- * Limits:   maps_max events; the one longest unused goes, but none that is watched.
+ * Limits:   maps_max events; the one longest unused goes, but none that is watched. At most three
+ *           quarters are watched: those that nobody follows can still be read.
  */
 #ifndef HOLDFAST_SEAT_MAP_H
 #define HOLDFAST_SEAT_MAP_H
@@ -40,6 +41,8 @@ void seat_maps_free(struct seat_maps **maps);
  * truth, however old. */
 void seat_maps_set_trusted(struct seat_maps *maps, bool trusted);
 bool seat_maps_trusted(const struct seat_maps *maps);
+/* Trust lapses by itself then, if it isn't moved on (trust.h). Never called: it doesn't lapse. */
+void seat_maps_trust_until(struct seat_maps *maps, struct mono_time until);
 
 /*
  * Takes in a change as the feed brings it (a seat's, an area's, or FEED_SEATS: the map has to be
@@ -60,6 +63,7 @@ struct seat_map_news {
     enum feed_reason reason;
     struct db_time at; /* when it was judged; 0: not known (found by reading the map) */
     bool added;        /* it was not there before */
+    bool freed;        /* it was not available before, as far as is known */
     const struct feed_position *after; /* as above; NULL: found by reading, or not sayable */
 };
 struct seat_map_counts {
@@ -83,8 +87,8 @@ struct seat_map_watcher {
     /* Another server answers now: what was told is void, and the map has to be loaded. */
     void (*forgotten)(struct seat_map_watcher *watcher);
 };
-/* Makes the map if there is none (it has to be loaded then). False: no memory, or all of maps_max
- * are watched. */
+/* Makes the map if there is none (it has to be loaded then). False: no memory, or as many are
+ * watched as may be. */
 HF_MUST_CHECK bool seat_maps_watch(struct seat_maps *maps, struct slice org, struct slice event,
                                    struct seat_map_watcher *watcher);
 /* After the return no callback runs any more. */
@@ -92,12 +96,11 @@ void seat_maps_unwatch(struct seat_maps *maps, struct slice org, struct slice ev
 /* True: the map is in memory, loaded, this node is trusted, and nothing was missed as far as is
  * known: what the map has been told and will be told is all there is. */
 bool seat_maps_is_whole(struct seat_maps *maps, struct slice org, struct slice event);
+bool seat_maps_is_loaded(struct seat_maps *maps, struct slice org, struct slice event);
 /* Seats and areas counted, holds that are over at `now` as available. False: not loaded. */
 bool seat_maps_count(struct seat_maps *maps, struct slice org, struct slice event,
                      struct db_time now, struct seat_map_counts *counts);
 
-/* It is loaded anew at the next reading. */
-void seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event);
 /* Other nodes may have changed anything: every map is compared with Postgres before it is served
  * again. */
 void seat_maps_distrust(struct seat_maps *maps);

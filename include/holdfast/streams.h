@@ -9,7 +9,8 @@
  * nor has any while the map may lack something: the reader's last id stays before them. The same
  * version of a seat comes twice if it was found before its record came.
  *
- *   event: seat_held | seat_released | seat_sold | seat_blocked | seat_removed | seat_added
+ *   event: seat_held | seat_released | seat_sold | seat_blocked | seat_removed | seat_added |
+ *          seat_changed (free as before; its price or place moved)
  *   data:  {"seat_id","status","version","reason"?,"timestamp"}
  *   event: occupancy_changed   data: the counts of GET .../occupancy; first of all (behind what was
  *                              missed), then at most once a second and only if they changed
@@ -18,7 +19,7 @@
  *
  * Two threads. The keeper: turns; counts occupancy; ends streams whose token is over; resets those
  * whose beginning is in doubt (keeper.c). The reader loads the map of an audience anew when it has
- * to be read again (distrusted, invalidated), and each second while this node isn't trusted, so that
+ * to be read again (distrusted, seats added), and each second while this node isn't trusted, so that
  * changes that nobody told appear all the same.
  *
  * Threads:  any. Locks: AUDIENCES before FEED and MAP.
@@ -52,8 +53,8 @@ void streams_stop(struct streams **streams);
  * Answers `exchange` with a stream of an event that exists; takes it if HF_OK. last_event_id: as
  * the client sent it, or empty. ends_at: when the token is over (database clock). May block on
  * Postgres through `pg` (the map is loaded): for the desk. Otherwise the exchange is still the
- * caller's. HF_OVERLOADED: too many streams, or events that are watched; HF_DRAINING: closed;
- * HF_STORE_UNAVAILABLE, HF_INTERNAL: the map can't be read.
+ * caller's. HF_OVERLOADED: too many streams, or events that are watched (seat_map.h); HF_DRAINING:
+ * closed; HF_STORE_UNAVAILABLE, HF_INTERNAL: the map can't be read.
  */
 struct pg;
 HF_MUST_CHECK enum hf_status streams_begin(struct streams *streams, struct pg *pg,

@@ -8,6 +8,7 @@
 #include "holdfast/ids.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -99,6 +100,17 @@ id_is_valid(struct slice text)
             return false;
     }
     return true;
+}
+
+unsigned
+event_key(char key[EVENT_KEY_BYTES], struct slice org, struct slice event)
+{
+    if (org.len > ID_BYTES_MAX || event.len > ID_BYTES_MAX)
+        return 0;
+    memcpy(key, org.ptr, org.len);
+    key[org.len] = '\0';
+    memcpy(key + org.len + 1, event.ptr, event.len);
+    return (unsigned)(org.len + 1 + event.len);
 }
 
 static bool

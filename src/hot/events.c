@@ -18,16 +18,13 @@
 #include <uthash.h>
 #include <utlist.h>
 
-/* org, a NUL (no id has one), event. */
-#define EVENTS_KEY_BYTES (2 * ID_BYTES_MAX + 1)
-
 struct known_event {
     UT_hash_handle hh;
     struct known_event *prev, *next; /* in order of use, the longest unused first */
     struct event_info info;          /* version 0: no row was learned yet */
     int64_t version_least;           /* the row has this one at least, for certain */
     unsigned key_len;
-    char key[EVENTS_KEY_BYTES];
+    char key[EVENT_KEY_BYTES];
 };
 
 struct events {
@@ -66,18 +63,6 @@ events_free(struct events **events)
     *events = NULL;
 }
 
-/* 0: not a key that can be known. */
-static unsigned
-make_key(char key[EVENTS_KEY_BYTES], struct slice org, struct slice event)
-{
-    if (org.len > ID_BYTES_MAX || event.len > ID_BYTES_MAX)
-        return 0;
-    memcpy(key, org.ptr, org.len);
-    key[org.len] = '\0';
-    memcpy(key + org.len + 1, event.ptr, event.len);
-    return (unsigned)(org.len + 1 + event.len);
-}
-
 /* The entry, moved to the end of the order of use; NULL: not known. */
 static struct known_event *
 find_locked(struct events *events, const char *key, unsigned key_len)
@@ -96,8 +81,8 @@ find_locked(struct events *events, const char *key, unsigned key_len)
 bool
 events_find(struct events *events, struct slice org, struct slice event, struct event_info *info)
 {
-    char key[EVENTS_KEY_BYTES];
-    unsigned key_len = make_key(key, org, event);
+    char key[EVENT_KEY_BYTES];
+    unsigned key_len = event_key(key, org, event);
     bool is_known = false;
 
     *info = (struct event_info){ .version = 0 };
@@ -157,8 +142,8 @@ void
 events_learn(struct events *events, struct slice org, struct slice event,
              const struct event_info *info)
 {
-    char key[EVENTS_KEY_BYTES];
-    unsigned key_len = make_key(key, org, event);
+    char key[EVENT_KEY_BYTES];
+    unsigned key_len = event_key(key, org, event);
     if (key_len == 0)
         return;
 
@@ -172,8 +157,8 @@ events_learn(struct events *events, struct slice org, struct slice event,
 void
 events_outdated(struct events *events, struct slice org, struct slice event, int64_t version)
 {
-    char key[EVENTS_KEY_BYTES];
-    unsigned key_len = make_key(key, org, event);
+    char key[EVENT_KEY_BYTES];
+    unsigned key_len = event_key(key, org, event);
     if (key_len == 0)
         return;
 

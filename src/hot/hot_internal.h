@@ -19,6 +19,7 @@
 
 #include "event_names.h"
 #include "holdfast/hot_table.h"
+#include "holdfast/trust.h"
 #include "holdfast/lock.h"
 #include "link.h"
 #include "seat_hash.h"
@@ -104,9 +105,7 @@ struct hot_table {
     /* atomic, any thread */
     _Atomic int64_t entries; /* exact against seats_max */
     _Atomic int64_t parked;  /* exact against parked_max */
-    _Atomic bool trusted;
-    _Atomic int64_t trusted_until_us;
-    _Atomic int64_t distrusted_us; /* mono_time: what began up to here isn't trusted */
+    struct trust trust;
     _Atomic uint64_t distrusts;
     _Atomic uint32_t tick_from; /* the shard where the next tick begins */
 

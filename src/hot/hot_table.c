@@ -82,9 +82,7 @@ hot_table_new(const struct hot_table_limits *limits)
     table->limits = *limits;
     atomic_init(&table->entries, 0);
     atomic_init(&table->parked, 0);
-    atomic_init(&table->trusted, false);
-    atomic_init(&table->trusted_until_us, INT64_MAX);
-    atomic_init(&table->distrusted_us, INT64_MIN);
+    trust_init(&table->trust);
     atomic_init(&table->distrusts, 0);
     atomic_init(&table->tick_from, 0);
     for (uint32_t i = 0; i < limits->shards; i++) {
@@ -111,40 +109,34 @@ hot_table_free(struct hot_table **table)
 void
 hot_table_distrust(struct hot_table *table)
 {
-    /* Two at once may put them in either order: keep the later time. */
-    int64_t now_us = mono_now().us;
-    int64_t before_us = atomic_load(&table->distrusted_us);
-    while (before_us < now_us &&
-           !atomic_compare_exchange_weak(&table->distrusted_us, &before_us, now_us)) {
-    }
+    trust_distrust(&table->trust, mono_now());
     atomic_fetch_add(&table->distrusts, 1);
 }
 
 void
 hot_table_set_trusted(struct hot_table *table, bool trusted)
 {
-    if (atomic_load(&table->trusted) == trusted) {
+    if (trust_is_given(&table->trust) == trusted) {
         return;
     }
     if (trusted) {
         /* A peer that was not heard may have committed what it never told. */
         hot_table_distrust(table);
     }
-    atomic_store(&table->trusted, trusted);
+    trust_give(&table->trust, trusted);
 }
 
 void
 hot_table_trust_until(struct hot_table *table, struct mono_time until)
 {
-    atomic_store(&table->trusted_until_us, until.us);
+    trust_until(&table->trust, until);
 }
 
 static bool
 seat_is_trusted(const struct hot_table *table, const struct hot_seat *seat, struct mono_time mono)
 {
-    /* In this order: who sees `trusted` also sees the distrust that came before it. */
-    bool trusted = atomic_load(&table->trusted) && mono.us < atomic_load(&table->trusted_until_us);
-    if (!seat->known || seat->began.us <= atomic_load(&table->distrusted_us)) {
+    bool trusted = trust_holds(&table->trust, mono); /* first: see trust.h */
+    if (!seat->known || !trust_covers(&table->trust, seat->began)) {
         return false;
     }
     return trusted || mono.us - seat->began.us < table->limits.lease_us;

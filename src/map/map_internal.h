@@ -131,6 +131,8 @@ bool map_state_sweep(struct map_state *state, struct db_time now, uint64_t posit
 /* Needs a layout. */
 void map_state_count(const struct map_state *state, struct db_time now,
                      struct seat_map_counts *counts);
+/* NULL: there is none of that id. */
+struct map_area *map_area_find(struct map_area *areas, int count, struct slice id);
 /* True when somebody is to be told of a difference. */
 bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
 
@@ -141,10 +143,11 @@ bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
  */
 HF_MUST_CHECK bool map_state_read(struct map_state *fresh, struct layout *known,
                                   const struct pg_result *seats, const struct pg_result *areas);
-/* Told of each seat that a merge moves forward; nothing at a first loading. */
+/* Told of each seat that a merge moves forward; nothing at a first loading. known: NULL: the seat
+ * was not there. */
 struct merge_listener {
-    void (*moved)(struct merge_listener *listener, struct slice seat, const struct map_seat *now,
-                  bool added);
+    void (*moved)(struct merge_listener *listener, struct slice seat, const struct map_seat *known,
+                  const struct map_seat *now);
 };
 /*
  * Takes what is new of `fresh` (which is used up) into `state`: a seat that state has in a newer

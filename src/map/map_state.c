@@ -295,11 +295,11 @@ find_next_end(struct map_state *state)
     }
 }
 
-static struct map_area *
-area_find(struct map_area *areas, int count, const char *id)
+struct map_area *
+map_area_find(struct map_area *areas, int count, struct slice id)
 {
     for (int i = 0; i < count; i++) {
-        if (strcmp(areas[i].id, id) == 0)
+        if (slice_is(id, areas[i].id))
             return &areas[i];
     }
     return NULL;
@@ -326,7 +326,8 @@ merge_areas(struct map_state *state, struct map_state *fresh)
     bool changed = state->area_count != fresh->area_count;
 
     for (int i = 0; i < fresh->area_count; i++) {
-        struct map_area *known = area_find(state->areas, state->area_count, fresh->areas[i].id);
+        struct map_area *known =
+            map_area_find(state->areas, state->area_count, slice_of(fresh->areas[i].id));
         changed |= known == NULL || merge_area(known, &fresh->areas[i]);
     }
     areas_free(state->areas, state->area_count);
@@ -342,13 +343,11 @@ tell(struct merge_listener *listener, const struct map_state *state, uint32_t i,
      const struct map_seat *known)
 {
     const struct map_seat *now = &state->seats[i];
-    bool was_there = known != NULL && known->status != SEAT_REMOVED;
 
     if (listener == NULL || (known == NULL && now->status == SEAT_REMOVED) ||
         (known != NULL && now->version <= known->version))
         return;
-    listener->moved(listener, layout_id(state->layout, i), now,
-                    !was_there && now->status != SEAT_REMOVED);
+    listener->moved(listener, layout_id(state->layout, i), known, now);
 }
 
 /* The same seats in the same order: only what moved is touched. */

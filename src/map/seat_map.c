@@ -4,7 +4,7 @@
  *
  * A map may be served while it rests on a read that began after everything that could
  * have passed it by: `needs_read_after` of the map (seats were imported, something
- * changed while nothing was loaded), `distrusted_at` of all (a peer may have changed
+ * changed while nothing was loaded), the last distrust of all (a peer may have changed
  * something), and what the request itself demands. Else the caller loads it.
  *
  * Positions come from one counter for all maps, so that a map that was dropped and
@@ -23,6 +23,7 @@
 #include "holdfast/http.h"
 #include "holdfast/ids.h"
 #include "holdfast/lock.h"
+#include "holdfast/trust.h"
 #include "map_internal.h"
 
 /* Orgs and events come from clients: a hash that they can't foresee. */
@@ -31,7 +32,6 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#define MAP_KEY_BYTES    (2 * ID_BYTES_MAX + 1) /* org, a NUL, event */
 #define LOOP_SEATS_MAX   256  /* a delta of so many seats is written in some 20 us: a loop may */
 #define LOOP_LOOKS_MAX   4096 /* so many are looked at for another node's reader in that time */
 #define GZIP_LEAST_BYTES 1024
@@ -44,7 +44,7 @@ struct event_map {
     bool is_pinned;                /* watched: not in that order; these four by MAP_TABLE */
     atomic_int refs;               /* the table's one, and one per user */
     unsigned key_len;              /* fixed, as the key */
-    char key[MAP_KEY_BYTES];
+    char key[EVENT_KEY_BYTES];
 
     /* guarded by lock */
     struct lock lock;         /* rank MAP */
@@ -63,17 +63,17 @@ struct event_map {
 };
 
 struct seat_maps {
-    int maps_max;               /* fixed */
+    int maps_max, watched_max;  /* fixed */
     char boot[BOOT_TEXT_BYTES]; /* fixed: tells this process's versions from all others */
 
     struct lock lock;        /* rank MAP_TABLE */
     struct event_map *table; /* uthash head; owns one reference each */
     struct event_map *order; /* utlist head, the longest unused first */
+    int watched;             /* those that are not in it */
 
     /* atomic, any thread */
     _Atomic uint64_t position;
-    _Atomic int64_t distrusted_at;
-    _Atomic bool trusted;
+    struct trust trust;
 };
 
 struct seat_maps *
@@ -86,22 +86,13 @@ seat_maps_new(int maps_max)
     for (int i = 0; i < 8; i++) /* the half of a UUIDv7 that is random */
         snprintf(maps->boot + 2 * i, 3, "%02x", random.bytes[8 + i]);
     maps->maps_max = maps_max;
+    maps->watched_max = maps_max * 3 / 4; /* rounded down: one at least is left */
+    trust_init(&maps->trust);
     lock_init(&maps->lock, LOCK_MAP_TABLE);
     return maps;
 }
 
 /* --- the table --------------------------------------------------------------- */
-
-static unsigned
-make_key(char key[MAP_KEY_BYTES], struct slice org, struct slice event)
-{
-    if (org.len > ID_BYTES_MAX || event.len > ID_BYTES_MAX)
-        return 0;
-    memcpy(key, org.ptr, org.len);
-    key[org.len] = '\0';
-    memcpy(key + org.len + 1, event.ptr, event.len);
-    return (unsigned)(org.len + 1 + event.len);
-}
 
 static void
 map_put(struct event_map *map)
@@ -145,15 +136,16 @@ map_new(const char *key, unsigned key_len)
     return map;
 }
 
-/* Adds a map; *victim gets the one that had to go, for the caller to put. NULL: none may go. */
+/* Adds a map; *victim gets the one that had to go, for the caller to put. NULL: no memory. */
 static struct event_map *
 add_locked(struct seat_maps *maps, const char *key, unsigned key_len, struct event_map **victim)
 {
     bool is_full = (int)HASH_COUNT(maps->table) >= maps->maps_max;
-    struct event_map *map = is_full && maps->order == NULL ? NULL : map_new(key, key_len);
+    struct event_map *map = map_new(key, key_len);
     if (map == NULL)
         return NULL;
     if (is_full) {
+        hf_assert(maps->order != NULL); /* only watched_max are not in it */
         *victim = maps->order;
         remove_locked(maps, *victim);
     }
@@ -173,6 +165,7 @@ static void
 pin_locked(struct seat_maps *maps, struct event_map *map)
 {
     hf_assert(!map->is_pinned);
+    maps->watched++;
     DL_DELETE(maps->order, map);
     map->prev = map->next = NULL;
     map->is_pinned = true;
@@ -182,16 +175,18 @@ pin_locked(struct seat_maps *maps, struct event_map *map)
 static struct event_map *
 map_find(struct seat_maps *maps, struct slice org, struct slice event, enum find how)
 {
-    char key[MAP_KEY_BYTES];
+    char key[EVENT_KEY_BYTES];
     struct event_map *map;
     struct event_map *victim = NULL;
-    unsigned key_len = make_key(key, org, event);
+    unsigned key_len = event_key(key, org, event);
     if (key_len == 0)
         return NULL;
 
     lock_take(&maps->lock);
     HASH_FIND(hh, maps->table, key, key_len, map);
-    if (map == NULL && how != FIND_THERE)
+    if (how == FIND_OR_MAKE_AND_PIN && maps->watched >= maps->watched_max)
+        map = NULL;
+    else if (map == NULL && how != FIND_THERE)
         map = add_locked(maps, key, key_len, &victim);
     if (map != NULL && how == FIND_OR_MAKE_AND_PIN)
         pin_locked(maps, map);
@@ -284,25 +279,31 @@ seat_maps_free(struct seat_maps **maps)
 void
 seat_maps_set_trusted(struct seat_maps *maps, bool trusted)
 {
-    atomic_store(&maps->trusted, trusted);
+    trust_give(&maps->trust, trusted);
+}
+
+void
+seat_maps_trust_until(struct seat_maps *maps, struct mono_time until)
+{
+    trust_until(&maps->trust, until);
 }
 
 bool
 seat_maps_trusted(const struct seat_maps *maps)
 {
-    return atomic_load(&maps->trusted);
+    return trust_holds(&maps->trust, mono_now());
 }
 
 void
 seat_maps_distrust(struct seat_maps *maps)
 {
-    atomic_store(&maps->distrusted_at, mono_now().us);
+    trust_distrust(&maps->trust, mono_now());
 }
 
 struct mono_time
 seat_maps_distrusted_at(const struct seat_maps *maps)
 {
-    return (struct mono_time){ atomic_load(&maps->distrusted_at) };
+    return trust_distrusted_at(&maps->trust);
 }
 
 static void
@@ -312,31 +313,19 @@ must_read_locked(struct event_map *map)
     map->needs_read_after = mono_now();
 }
 
-void
-seat_maps_invalidate(struct seat_maps *maps, struct slice org, struct slice event)
-{
-    struct event_map *map = map_find(maps, org, event, FIND_THERE);
-    if (map == NULL)
-        return;
-    lock_take(&map->lock);
-    must_read_locked(map);
-    lock_drop(&map->lock);
-    map_put(map);
-}
-
 /* Whether it rests on a read since which nothing can have passed it by. */
 static bool
 has_missed_nothing_locked(const struct seat_maps *maps, const struct event_map *map)
 {
     lock_assert_held(&map->lock);
     return map->state.layout != NULL && map->read_at.us > map->needs_read_after.us &&
-           map->read_at.us > atomic_load(&maps->distrusted_at);
+           trust_covers(&maps->trust, map->read_at);
 }
 
 static bool
 is_whole_locked(const struct seat_maps *maps, const struct event_map *map)
 {
-    return atomic_load(&maps->trusted) && has_missed_nothing_locked(maps, map);
+    return seat_maps_trusted(maps) && has_missed_nothing_locked(maps, map);
 }
 
 bool
@@ -384,10 +373,13 @@ struct move {
     const struct feed_position *after;
 };
 
+/* known: what it was before; NULL: it was not there. */
 static void
 tell_moved_locked(const struct seat_maps *maps, struct event_map *map, const struct move *move,
-                  const struct map_seat *now, bool added)
+                  const struct map_seat *known, const struct map_seat *now)
 {
+    enum seat_status before = known == NULL ? SEAT_REMOVED : known->status;
+
     if (map->watcher == NULL)
         return;
     struct seat_map_news news = {
@@ -396,7 +388,8 @@ tell_moved_locked(const struct seat_maps *maps, struct event_map *map, const str
         .version = now->version,
         .reason = move->reason,
         .at = move->at,
-        .added = added,
+        .added = before == SEAT_REMOVED && now->status != SEAT_REMOVED,
+        .freed = before != SEAT_AVAILABLE && now->status == SEAT_AVAILABLE,
         .after = is_whole_locked(maps, map) ? move->after : NULL,
     };
     map->watcher->moved(map->watcher, &news);
@@ -409,7 +402,7 @@ tell_moved_locked(const struct seat_maps *maps, struct event_map *map, const str
  */
 static void
 move_seat_locked(struct seat_maps *maps, struct event_map *map, const struct move *move,
-                 struct map_seat *now)
+                 const struct map_seat *now)
 {
     uint32_t i =
         map->state.layout == NULL ? LAYOUT_NONE : layout_find(map->state.layout, move->seat);
@@ -432,8 +425,7 @@ move_seat_locked(struct seat_maps *maps, struct event_map *map, const struct mov
         return;
     map_state_set(&map->state, i, now, next_position(maps));
     if (is_newer || is_known_now)
-        tell_moved_locked(maps, map, move, now,
-                          known.status == SEAT_REMOVED && now->status != SEAT_REMOVED);
+        tell_moved_locked(maps, map, move, &known, now);
 }
 
 static void
@@ -451,20 +443,10 @@ take_seat_locked(struct seat_maps *maps, struct event_map *map, const struct fee
     move_seat_locked(maps, map, &move, &now);
 }
 
-static struct map_area *
-area_find(struct map_state *state, struct slice id)
-{
-    for (int i = 0; i < state->area_count; i++) {
-        if (slice_is(id, state->areas[i].id))
-            return &state->areas[i];
-    }
-    return NULL;
-}
-
 static void
 take_area_locked(struct seat_maps *maps, struct event_map *map, const struct feed_change *change)
 {
-    struct map_area *known = area_find(&map->state, change->item);
+    struct map_area *known = map_area_find(map->state.areas, map->state.area_count, change->item);
 
     if (known == NULL) {
         must_read_locked(map);
@@ -520,13 +502,13 @@ struct load_listener {
 };
 
 static void
-found_by_reading(struct merge_listener *listener, struct slice seat, const struct map_seat *now,
-                 bool added)
+found_by_reading(struct merge_listener *listener, struct slice seat, const struct map_seat *known,
+                 const struct map_seat *now)
 {
     struct load_listener *self = (struct load_listener *)listener;
     struct move move = { .seat = seat };
 
-    tell_moved_locked(self->maps, self->map, &move, now, added);
+    tell_moved_locked(self->maps, self->map, &move, known, now);
 }
 
 static void
@@ -610,9 +592,23 @@ seat_maps_unwatch(struct seat_maps *maps, struct slice org, struct slice event)
     lock_drop(&map->lock);
     lock_take(&maps->lock);
     map->is_pinned = false;
+    maps->watched--;
     DL_APPEND(maps->order, map);
     lock_drop(&maps->lock);
     map_put(map);
+}
+
+bool
+seat_maps_is_loaded(struct seat_maps *maps, struct slice org, struct slice event)
+{
+    struct event_map *map = map_find(maps, org, event, FIND_THERE);
+    if (map == NULL)
+        return false;
+    lock_take(&map->lock);
+    bool is_loaded = map->state.layout != NULL;
+    lock_drop(&map->lock);
+    map_put(map);
+    return is_loaded;
 }
 
 bool

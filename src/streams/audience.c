@@ -73,9 +73,7 @@ audience_new(struct streams *streams, struct slice org, struct slice event)
     struct audience *audience = calloc(1, sizeof(*audience));
     if (audience == NULL)
         return NULL;
-    memcpy(audience->key, org.ptr, org.len);
-    memcpy(audience->key + org.len + 1, event.ptr, event.len);
-    audience->key_len = (unsigned)(org.len + 1 + event.len);
+    audience->key_len = event_key(audience->key, org, event);
     audience->org = (struct slice){ audience->key, org.len };
     audience->event = (struct slice){ audience->key + org.len + 1, event.len };
     audience->owner = streams;
@@ -115,13 +113,12 @@ audience_add_locked(struct streams *streams, struct slice org, struct slice even
 struct audience *
 audience_get_locked(struct streams *streams, struct slice org, struct slice event)
 {
-    char key[AUDIENCE_KEY_BYTES] = "";
+    char key[EVENT_KEY_BYTES];
     struct audience *audience;
+    unsigned key_len = event_key(key, org, event);
 
-    hf_assert(org.len <= ID_BYTES_MAX && event.len <= ID_BYTES_MAX);
-    memcpy(key, org.ptr, org.len);
-    memcpy(key + org.len + 1, event.ptr, event.len);
-    HASH_FIND(hh, streams->audiences, key, (unsigned)(org.len + 1 + event.len), audience);
+    hf_assert(key_len > 0);
+    HASH_FIND(hh, streams->audiences, key, key_len, audience);
     if (audience == NULL)
         audience = audience_add_locked(streams, org, event);
     if (audience != NULL)

@@ -24,8 +24,9 @@ event_of(const struct seat_map_news *news)
     if (news->added)
         return "event: seat_added\n";
     switch (news->status) {
-    case SEAT_AVAILABLE:
-        return "event: seat_released\n";
+    case SEAT_AVAILABLE: /* what frees a seat has a reason, but it isn't read with the map */
+        return news->freed || news->reason != FEED_REASON_NONE ? "event: seat_released\n"
+                                                               : "event: seat_changed\n";
     case SEAT_HELD:
         return "event: seat_held\n";
     case SEAT_SOLD:

@@ -31,8 +31,6 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#define AUDIENCE_KEY_BYTES (2 * ID_BYTES_MAX + 1) /* org, a NUL, event */
-
 /* One reader. */
 struct stream {
     struct stream *prev, *next; /* in its audience; guarded by AUDIENCES, as the next four */
@@ -48,7 +46,7 @@ struct stream {
 struct audience {
     UT_hash_handle hh;
     unsigned key_len; /* fixed, as the key and the two below */
-    char key[AUDIENCE_KEY_BYTES];
+    char key[EVENT_KEY_BYTES];
     struct slice org, event;
     struct streams *owner;
     struct seat_map_watcher watcher;

@@ -178,7 +178,7 @@ class EventStream:
         assert not rest, rest
 
 
-SEAT_EVENTS = {"seat_held", "seat_released", "seat_sold", "seat_blocked", "seat_added", "seat_removed"}
+SEAT_EVENTS = {"seat_held", "seat_released", "seat_sold", "seat_blocked", "seat_added", "seat_changed", "seat_removed"}
 
 
 class _Headers(dict):

@@ -49,7 +49,7 @@ position(uint64_t me, uint64_t peer)
 static void
 site_init(struct site *site)
 {
-    site->maps = seat_maps_new(2);
+    site->maps = seat_maps_new(4);
     seat_maps_set_trusted(site->maps, true);
     site->feed = position(0, 0);
 }
@@ -155,6 +155,14 @@ hear(struct site *site, int seat, int64_t version, const char *status, struct fe
     assert_true(feed_position_add(&site->feed, from) >= 0);
     struct feed_position after = site->feed;
     seat_maps_take(site->maps, &change, from, &after);
+}
+
+/* Seats were added or changed: no record says which. */
+static void
+seats_come(struct site *site)
+{
+    struct feed_change change = { .kind = FEED_SEATS, .org = org, .event = event };
+    seat_maps_take(site->maps, &change, (struct feed_mark){ 0 }, NULL);
 }
 
 /* What a reader is answered: the seats as "S1=held@3 ...", "full " before a whole map. */
@@ -292,7 +300,7 @@ a_reader_from_a_newcomer_lacks_nothing_of_who_left_before(void **state)
     assert_string_equal(ask(&house->here, &theirs).text, "");
     /* One from before it came names nobody later. */
     house->there.feed = (struct feed_position){ .count = 1, .marks = { { ME - 1, 0 } } };
-    seat_maps_invalidate(house->there.maps, org, event);
+    seats_come(&house->there);
     load(house, &house->there);
     theirs = ask(&house->there, NULL);
     assert_int_equal(feed_position_add(&house->here.feed, (struct feed_mark){ ME - 1, 0 }), 0);
@@ -501,8 +509,9 @@ static void
 moved(struct seat_map_watcher *watcher, const struct seat_map_news *news)
 {
     struct site *site = site_of(watcher);
-    sprintf(site->told + strlen(site->told), "%s%.*s=%s@%lld%s ", news->added ? "+" : "",
-            SLICE_ARG(news->seat), seat_status_word(news->status), (long long)news->version,
+    sprintf(site->told + strlen(site->told), "%s%.*s=%s@%lld%s ",
+            news->added ? "+" : (news->freed ? "!" : ""), SLICE_ARG(news->seat),
+            seat_status_word(news->status), (long long)news->version,
             news->after == NULL ? "?" : "");
 }
 
@@ -562,7 +571,7 @@ what_is_found_by_reading_is_told_without_a_position(void **state)
     load(house, here);
     commit(house, 2, "sold");
     house->status[5] = "available";
-    seat_maps_invalidate(here->maps, org, event);
+    seats_come(here);
     assert_false(seat_maps_is_whole(here->maps, org, event));
     hear(here, 0, 1, "held", (struct feed_mark){ ME, 1 });
     expect_told(here, "S0=held@1? "); /* the map may lack something */
@@ -651,18 +660,69 @@ a_watched_map_stays_and_is_emptied_when_all_is_void(void **state)
     seat_maps_unwatch(here->maps, org, event);
 }
 
+/* A full table of maps that are all watched would keep every other event from being read. */
 static void
-no_more_events_are_watched_than_there_may_be_maps(void **state)
+a_quarter_of_the_maps_is_left_to_those_that_nobody_watches(void **state)
 {
     struct house *house = *state;
-    struct seat_map_watcher watchers[3] = { { moved, counted, forgotten } };
-    assert_true(seat_maps_watch(house->here.maps, org, slice_of("A"), &watchers[0]));
-    assert_true(seat_maps_watch(house->here.maps, org, slice_of("B"), &watchers[1]));
-    assert_false(seat_maps_watch(house->here.maps, org, slice_of("C"), &watchers[2]));
+    struct seat_map_watcher watchers[5] = { { moved, counted, forgotten } };
+    struct seat_map_request wish = { .org = org, .event = event, .may_render = true };
+    struct seat_map_reply reply;
+    static const char *const names[] = { "A", "B", "C", "D", "E" };
+    for (int i = 0; i < 3; i++)
+        assert_true(seat_maps_watch(house->here.maps, org, slice_of(names[i]), &watchers[i]));
+    assert_int_equal(seat_maps_get(house->here.maps, &wish, &reply), SEAT_MAP_LOAD);
+    assert_false(seat_maps_watch(house->here.maps, org, slice_of("D"), &watchers[3]));
+    assert_false(seat_maps_watch(house->here.maps, org, event, &watchers[3])); /* it is there */
+    load(house, &house->here);
+    (void)ask(&house->here, NULL);
     seat_maps_unwatch(house->here.maps, org, slice_of("A"));
-    assert_true(seat_maps_watch(house->here.maps, org, slice_of("C"), &watchers[2]));
-    seat_maps_unwatch(house->here.maps, org, slice_of("C"));
-    seat_maps_unwatch(house->here.maps, org, slice_of("B"));
+    assert_true(seat_maps_watch(house->here.maps, org, slice_of("D"), &watchers[3]));
+    assert_false(seat_maps_watch(house->here.maps, org, slice_of("E"), &watchers[4]));
+    for (int i = 1; i < 4; i++)
+        seat_maps_unwatch(house->here.maps, org, slice_of(names[i]));
+}
+
+/* Nobody may rest on it after the node stood still, before it was looked at. */
+static void
+trust_lapses_by_itself(void **state)
+{
+    struct house *house = *state;
+    struct site *here = &house->here;
+    load(house, here);
+    load(house, &house->there);
+    seat_maps_trust_until(here->maps, (struct mono_time){ mono_now().us + TIME_US_PER_S * 1000 });
+    assert_true(seat_maps_trusted(here->maps));
+    assert_true(seat_maps_is_whole(here->maps, org, event));
+    seat_maps_trust_until(here->maps, mono_now());
+    assert_false(seat_maps_trusted(here->maps));
+    assert_false(seat_maps_is_whole(here->maps, org, event));
+    struct answer theirs = ask(&house->there, NULL);
+    assert_memory_equal(ask(here, &theirs).text, FULL, 5); /* no difference can be told */
+    seat_maps_trust_until(here->maps, (struct mono_time){ INT64_MAX });
+    assert_true(seat_maps_is_whole(here->maps, org, event));
+    assert_string_equal(ask(here, &theirs).text, "");
+}
+
+static void
+a_seat_is_freed_that_was_not_free(void **state)
+{
+    struct house *house = *state;
+    struct site *here = &house->here;
+    watch(here);
+    load(house, here);
+    hear(here, 1, 1, "available", (struct feed_mark){ ME, 1 }); /* another price */
+    hear(here, 1, 2, "held", (struct feed_mark){ ME, 2 });
+    hear(here, 1, 3, "available", (struct feed_mark){ ME, 3 });
+    expect_told(here, "S1=available@1 S1=held@2 !S1=available@3 ");
+    house->status[2] = "held";
+    house->versions[2] = 1;
+    load(house, here);
+    commit(house, 2, "available");
+    commit(house, 3, "available");
+    load(house, here);
+    expect_told(here, "S2=held@1? !S2=available@2? S3=available@1? ");
+    seat_maps_unwatch(here->maps, org, event);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -688,7 +748,9 @@ main(void)
         CASE(a_removed_seat_that_comes_back_is_added),
         CASE(counts_of_areas_and_seats_are_told_and_counted),
         CASE(a_watched_map_stays_and_is_emptied_when_all_is_void),
-        CASE(no_more_events_are_watched_than_there_may_be_maps),
+        CASE(a_quarter_of_the_maps_is_left_to_those_that_nobody_watches),
+        CASE(trust_lapses_by_itself),
+        CASE(a_seat_is_freed_that_was_not_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

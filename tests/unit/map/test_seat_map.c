@@ -170,6 +170,14 @@ change(struct house *house, const char *seat, enum seat_status status, int64_t v
     seat_maps_take(house->maps, &change, (struct feed_mark){ 0 }, NULL);
 }
 
+/* The map has to be read again. */
+static void
+seats_came(struct house *house)
+{
+    struct feed_change change = { .kind = FEED_SEATS, .org = org, .event = event };
+    seat_maps_take(house->maps, &change, (struct feed_mark){ 0 }, NULL);
+}
+
 static void
 change_floor(struct house *house, int64_t held, int64_t sold, int64_t version)
 {
@@ -303,7 +311,7 @@ what_was_invalidated_or_distrusted_or_too_old_is_loaded_again(void **state)
     struct seat_map_reply reply;
     three_seats(house);
     load_event(house, event);
-    seat_maps_invalidate(house->maps, org, event);
+    seats_came(house);
     load_event(house, event);
     (void)later();
     seat_maps_distrust(house->maps);
@@ -323,7 +331,7 @@ a_reader_is_owed_only_what_was_before_its_request(void **state)
     struct seat_map_request wish = { .arrived = later(), .may_render = true };
     three_seats(house);
     load_event(house, event);
-    seat_maps_invalidate(house->maps, org, event); /* after the request came */
+    seats_came(house); /* after the request came */
     assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_BODY);
     http_body_put(reply.body);
     wish.arrived = later();
@@ -337,7 +345,7 @@ a_loading_never_takes_a_seat_back(void **state)
     three_seats(house);
     load_event(house, event);
     change(house, "A", SEAT_SOLD, 4, 0);
-    seat_maps_invalidate(house->maps, org, event);
+    seats_came(house);
     load_event(house, event); /* its rows still say version 0 */
     cJSON *map = get(house, NULL);
     assert_string_equal(text(seat_at(map, 0), "status"), "sold");
@@ -359,7 +367,7 @@ what_a_loading_finds_different_is_a_change(void **state)
     rows_add(news, "D", "main", "1", "1", NULL, "1000", NULL, "2.5", "available", "f", "0", NULL);
     pg_result_free(&house->seats);
     house->seats = news;
-    seat_maps_invalidate(house->maps, org, event);
+    seats_came(house);
     load_event(house, event);
     cJSON *delta = get(house, text(before, "version"));
     assert_null(cJSON_GetObjectItemCaseSensitive(delta, "full"));
@@ -383,7 +391,7 @@ the_same_rows_in_another_order_are_no_change(void **state)
     add_seat(house, "A", "2", "9", "available", "0", NULL);
     add_seat(house, "C", "10", "1", "available", "0", NULL);
     add_seat(house, "B", "2", "10", "available", "0", NULL);
-    seat_maps_invalidate(house->maps, org, event);
+    seats_came(house);
     load_event(house, event);
     cJSON *after = get(house, NULL);
     assert_true(cJSON_Compare(before, after, true));
@@ -736,7 +744,7 @@ a_reader_of_deltas_has_the_whole_map(void **state)
                    NOW + 1 + rand() % 1000);
         }
         if (rand() % 20 == 0) {
-            seat_maps_invalidate(house->maps, org, event);
+            seats_came(house);
             load_event(house, event);
         }
         cJSON *delta = get(house, text(mine, "version"));
@@ -782,7 +790,7 @@ read_for_a_while(void *argument)
             break;
         }
         if (i % 50 == 0)
-            seat_maps_invalidate(house->maps, org, event);
+            seats_came(house);
         if (i % 200 == 199)
             seat_maps_forget(house->maps);
     }
