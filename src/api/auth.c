@@ -10,7 +10,7 @@ comes_with_ticket(struct api_call *call)
     struct slice ticket;
 
     return call->route->access == ACCESS_TICKET && call->exchange->request.authorization.len == 0 &&
-           call_query(call, "ticket", &ticket);
+           call_query(call, "ticket", &ticket) && ticket.len > 0;
 }
 
 bool

@@ -76,8 +76,7 @@ call_read(struct api_call *call, struct desk_tools *tools, enum pg_statement sta
     enum pg_outcome outcome = pg_run(tools->pg, statement, params, call->deadline, rows);
 
     /* An idle connection's death shows only when it is used; a read may simply ask again. */
-    if ((outcome == PG_UNAVAILABLE || outcome == PG_UNKNOWN) &&
-        pg_ready_until(tools->pg, call->deadline))
+    if (outcome == PG_UNAVAILABLE && pg_ready_until(tools->pg, call->deadline))
         outcome = pg_run(tools->pg, statement, params, call->deadline, rows);
     return outcome;
 }

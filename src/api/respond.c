@@ -1,6 +1,7 @@
 /*
  * respond.c - the last steps of every call: headers, key, compression, count, send.
  */
+#include <stdio.h>
 #include <strings.h>
 #include <zlib.h>
 
@@ -151,20 +152,47 @@ write_rate_headers(struct buf *headers, const struct rate_result *rate)
     buf_append(headers, "\r\n", 2);
 }
 
+/* Who asked, as the log says it; borrowed from the call. */
+struct answer_line {
+    const char *route, *client, *org, *user, *request_id;
+    struct slice traceparent;
+    struct mono_time received;
+};
+
 /* Our own faults are errors; everything else is normal life, and a line each would be a flood. */
 static void
-log_answer(const struct api_call *call)
+log_line(const struct answer_line *line, enum hf_status answered, int http_status)
+{
+    LOG_EVENT(answered == HF_INTERNAL ? LOG_ERROR : LOG_DEBUG, "answered",
+              log_text("route", line->route), log_int("status", http_status),
+              log_text("code", status_code(answered)), log_text("client", line->client),
+              log_text("org", line->org), log_text("user", line->user),
+              log_text("request_id", line->request_id), log_slice("traceparent", line->traceparent),
+              log_int("us", mono_now().us - line->received.us));
+}
+
+static struct answer_line
+line_of(const struct api_call *call)
 {
     const struct http_request *request = &call->exchange->request;
 
-    LOG_EVENT(call->answered == HF_INTERNAL ? LOG_ERROR : LOG_DEBUG, "answered",
-              log_text("route", call->route != NULL ? call->route->name : "none"),
-              log_int("status", call->exchange->reply.status),
-              log_text("code", status_code(call->answered)), log_text("client", call->client),
-              log_text("org", call->claims.org), log_text("user", call->claims.user),
-              log_text("request_id", request->request_id),
-              log_slice("traceparent", request->traceparent),
-              log_int("us", mono_now().us - request->received.us));
+    return (struct answer_line){
+        .route = call->route != NULL ? call->route->name : "none",
+        .client = call->client,
+        .org = call->claims.org,
+        .user = call->claims.user,
+        .request_id = request->request_id,
+        .traceparent = request->traceparent,
+        .received = request->received,
+    };
+}
+
+static void
+log_answer(const struct api_call *call)
+{
+    struct answer_line line = line_of(call);
+
+    log_line(&line, call->answered, call->exchange->reply.status);
 }
 
 void
@@ -252,25 +280,53 @@ respond_shared(struct api_call *call, const char *content_type, struct http_body
     respond_send(call);
 }
 
+/* What ends with the call, of a line that is written behind it. */
+struct kept_line {
+    struct answer_line line;
+    char client[ADDRESS_TEXT_BYTES];
+    struct token_claims claims;
+    char request_id[HTTP_REQUEST_ID_BYTES];
+    char traceparent[64]; /* W3C's has 55 */
+};
+
+static void
+keep_line(const struct api_call *call, struct kept_line *kept)
+{
+    struct answer_line *line = &kept->line;
+
+    *line = line_of(call);
+    snprintf(kept->client, sizeof(kept->client), "%s", line->client);
+    snprintf(kept->request_id, sizeof(kept->request_id), "%s", line->request_id);
+    kept->claims = call->claims;
+    snprintf(kept->traceparent, sizeof(kept->traceparent), "%.*s", SLICE_ARG(line->traceparent));
+    line->traceparent = slice_of(kept->traceparent);
+    line->client = kept->client;
+    line->request_id = kept->request_id;
+    line->org = kept->claims.org;
+    line->user = kept->claims.user;
+}
+
 /* Once the stream has begun its connection may end at any time, and the call with it. */
 void
 respond_stream(struct api_call *call, struct desk_tools *tools,
                enum hf_status (*begin)(struct api_call *call, struct desk_tools *tools))
 {
     struct http_reply *reply = &call->exchange->reply;
-    const char *route = call->route->name;
     struct api *api = call->api;
+    struct kept_line kept;
 
     reply->content_type = TYPE_EVENTS;
     respond_header(call, "Cache-Control", SLICE_LITERAL("no-cache"));
     respond_header(call, "X-Accel-Buffering", SLICE_LITERAL("no"));
     write_rate_headers(&reply->headers, &call->rate);
+    keep_line(call, &kept);
     enum hf_status status = begin(call, tools);
     if (status != HF_OK) {
         respond_refusal(call, status, NULL);
         return;
     }
-    metric_request(route, HF_OK);
+    log_line(&kept.line, HF_OK, 200);
+    metric_request(kept.line.route, HF_OK);
     atomic_fetch_sub(&api->unanswered, 1);
 }
 

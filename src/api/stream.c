@@ -8,7 +8,7 @@
 
 struct stream_call {
     struct slice last_event_id; /* empty: a reader who has nothing */
-    struct slice ticket;        /* empty: the token said who it is */
+    struct slice ticket;        /* counts if no token said who it is */
 };
 
 static enum hf_status
@@ -38,7 +38,7 @@ stream_run(struct api_call *call, struct desk_tools *tools)
     struct stream_call *stream = call->state;
     enum hf_status status = HF_OK;
 
-    if (stream->ticket.len > 0)
+    if (call->claims.org[0] == '\0')
         status = stream_ticket_use(call, tools, stream->ticket);
     if (status == HF_OK)
         status = find_event(call, tools);
@@ -62,7 +62,7 @@ stream_get(struct api *api, struct api_call *call)
     if (stream->last_event_id.len == 0 &&
         !call_query(call, "last_event_id", &stream->last_event_id))
         stream->last_event_id = SLICE_EMPTY;
-    if (call->claims.org[0] == '\0' && !call_query(call, "ticket", &stream->ticket))
+    if (!call_query(call, "ticket", &stream->ticket))
         stream->ticket = SLICE_EMPTY;
     call->state = stream;
     call_on_desk(call, stream_run);

@@ -155,7 +155,9 @@ stream_ticket_use(struct api_call *call, struct desk_tools *tools, struct slice 
     pg_params_init(&params);
     pg_param_text(&params, slice_of(hash));
     pg_param_text(&params, call->event);
-    enum pg_outcome outcome = call_read(call, tools, STATEMENT_USE_STREAM_TICKET, &params, &rows);
+    /* Once: it may have been used up although no answer came, and then would be unknown. */
+    enum pg_outcome outcome =
+        pg_run(tools->pg, STATEMENT_USE_STREAM_TICKET, &params, call->deadline, &rows);
     enum hf_status status =
         outcome == PG_UNKNOWN ? HF_STORE_UNAVAILABLE : call_outcome(call, outcome, tools->pg);
     if (status == HF_OK && (pg_rows(rows) == 0 || !read_claims(&call->claims, rows)))

@@ -533,6 +533,17 @@ def test_watched_events_leave_room_for_the_maps_of_others(client, admin, start_n
         stream.close()
 
 
+def test_the_log_says_who_streams(client, event, start_node):
+    """One line as for every other answer, when the stream begins."""
+    small = start_node(rate_limits="off", log_level="debug")
+    with EventStream(client, event, node=small) as stream:
+        stream.expect(200).next()
+        wait_until(lambda: "stream_get" in small.log_text(), timeout=5)
+        line, = [line for line in small.log_lines() if line["event"] == "answered" and line["route"] == "stream_get"]
+        assert (line["status"], line["code"], line["org"], line["user"]) == (200, "ok", client.org, client.user)
+        assert line["client"] == "127.0.0.1" and line["request_id"] == stream.headers["x-request-id"]
+
+
 def test_a_slow_reader_is_cut_off_and_slows_nobody(client, admin, start_node):
     there = start_node(rate_limits="off")
     await_trust(there)

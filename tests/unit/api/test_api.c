@@ -24,6 +24,16 @@ without_a_token_nothing_is_told_about_ids_or_bodies(void **state)
 }
 
 static void
+an_empty_ticket_is_none(void **state)
+{
+    (void)state;
+    ask(HTTP_METHOD_GET, "/api/events/e1/stream?ticket=", NULL);
+    assert_problem(401, "unauthenticated");
+    ask(HTTP_METHOD_GET, "/api/events/e1/stream?ticket", NULL);
+    assert_problem(401, "unauthenticated");
+}
+
+static void
 an_expired_token_says_so(void **state)
 {
     struct token_claims claims = { .org = "org-1", .user = "u1", .exp_unix_s = 1000 };
@@ -241,6 +251,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CASE(an_unknown_path_is_404_and_a_wrong_method_405_with_allow),
         CASE(without_a_token_nothing_is_told_about_ids_or_bodies),
+        CASE(an_empty_ticket_is_none),
         CASE(an_expired_token_says_so),
         CASE(an_admin_route_is_forbidden_to_others),
         CASE(an_id_of_the_path_that_is_none_is_named),
