@@ -6,7 +6,10 @@
  * map_state.c      what does: status, version, end of each seat, in order of change
  * version.c        public versions, and what a reader who names one has
  * render.c         from both to a body, plain and gzip
- * seat_map.c       the table of maps and the contract
+ * event_map.h      one event's map and the table of all, for the next three:
+ * seat_map.c       the table of maps, trust, watchers
+ * moving.c         changes and readings that move a map forward
+ * serving.c        answers
  * read_map.c       a map from Postgres
  * counts_json.c    counts as JSON
  */
