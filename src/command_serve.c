@@ -190,8 +190,8 @@ await_postgres(struct server *server)
     return outcome == WAIT_DONE ? await_session(server) : outcome;
 }
 
-/* Another server answers now (a fail-over, a restore): what we believe about the old one is void.
- */
+/* Another server answers now (a fail-over, a restore): what we believe about the old one is
+ * void. */
 static void
 forget_everything(void *context)
 {

@@ -58,8 +58,8 @@ struct http_body {
     char bytes[];
 };
 struct http_body *http_body_new(const void *bytes, size_t len); /* one reference; NULL: no memory */
-/* Room for `room` bytes, for a body that is written in place: the maker fills bytes and sets len.
- */
+/* Room for `room` bytes, for a body that is written in place: the maker fills bytes and sets
+ * len. */
 struct http_body *http_body_alloc(size_t room);
 struct http_body *http_body_get(struct http_body *body);
 void http_body_put(struct http_body *body);
@@ -127,8 +127,8 @@ bool http_stream_send(struct http_stream *stream, struct http_body *body);
  * also one that is closed. Once per stream; nobody may be sending meanwhile. */
 void http_stream_end(struct http_stream *stream);
 
-/* What the acceptor asks of the rest of the server. Both run on a loop thread and must not block.
- */
+/* What the acceptor asks of the rest of the server. Both run on a loop thread and must not
+ * block. */
 struct http_handler {
     void *context;
     /* Takes the exchange; must lead to exactly one http_exchange_send or http_exchange_stream. */
@@ -145,8 +145,8 @@ struct http_handler {
 
 struct acceptor; /* opaque: the loops and their listeners */
 
-/* Whether this text names an address to listen on: "127.0.0.1:8080", "[::1]:8080", port 0 for any.
- */
+/* Whether this text names an address to listen on: "127.0.0.1:8080", "[::1]:8080", port 0 for
+ * any. */
 bool acceptor_address_is_valid(const char *listen);
 
 /*

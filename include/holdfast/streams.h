@@ -5,9 +5,9 @@
  * once, and every turn (STREAMS_TURN_US) hands what has gathered to all its streams as one shared
  * body. Per seat, events come in the order of versions; a change that a newer one has overtaken on
  * its way here is left out. An event's id is a position of the feed that any node can resume from.
- * Those that were found by comparing with Postgres have none (a peer was lost, or heard with a gap),
- * nor has any while the map may lack something: the reader's last id stays before them. The same
- * version of a seat comes twice if it was found before its record came.
+ * Those that were found by comparing with Postgres have none (a peer was lost, or heard with a
+ * gap), nor has any while the map may lack something: the reader's last id stays before them. The
+ * same version of a seat comes twice if it was found before its record came.
  *
  *   event: seat_held | seat_released | seat_sold | seat_blocked | seat_removed | seat_added |
  *          seat_changed (free as before; its price or place moved)
@@ -19,8 +19,8 @@
  *
  * Two threads. The keeper: turns; counts occupancy; ends streams whose token is over; resets those
  * whose beginning is in doubt (keeper.c). The reader loads the map of an audience anew when it has
- * to be read again (distrusted, seats added), and each second while this node isn't trusted, so that
- * changes that nobody told appear all the same.
+ * to be read again (distrusted, seats added), and each second while this node isn't trusted, so
+ * that changes that nobody told appear all the same.
  *
  * Threads:  any. Locks: AUDIENCES before FEED and MAP.
  * Limits:   streams_max streams of the node (then 503 overloaded); a stream that lets

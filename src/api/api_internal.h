@@ -210,8 +210,8 @@ typedef void desk_fail(struct api_call *call, struct desk_tools *tools, enum hf_
  */
 void call_on_desk(struct api_call *call, desk_run *run);
 
-/* The same for a `run` that may take longer than a request does; it leaves a thread to the others.
- */
+/* The same for a `run` that may take longer than a request does; it leaves a thread to the
+ * others. */
 void call_on_desk_long(struct api_call *call, desk_run *run);
 
 /*

@@ -43,8 +43,8 @@ lock_row(struct pg *pg, const struct put *put)
     return version == put->wish.version ? HF_OK : HF_VERSION_CONFLICT;
 }
 
-/* The areas that stand: locked first, judged in later statements, as everything that is waited for.
- */
+/* The areas that stand: locked first, judged in later statements, as everything that is waited
+ * for. */
 static void
 send_area_locks(struct pg *pg, const struct put *put)
 {

@@ -147,8 +147,8 @@ policies_read(struct worker *worker, const struct slice *orgs, const struct slic
     return outcome;
 }
 
-/* True: op->info is known. An op that was judged stale wants a newer version than the one it had.
- */
+/* True: op->info is known. An op that was judged stale wants a newer version than the one it
+ * had. */
 static bool
 find_policy(struct worker *worker, struct op *op)
 {

@@ -16,8 +16,7 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-/* --- one transaction
- * ---------------------------------------------------------------------------------- */
+/* --- one transaction ----------------------------------------------------------------- */
 
 static bool
 changes_something(const struct solo *solo)
@@ -123,8 +122,7 @@ store_refusal(struct solo *solo)
         op_fail(solo->op, outcome == PG_UNKNOWN ? HF_OUTCOME_UNKNOWN : HF_STORE_UNAVAILABLE);
 }
 
-/* --- afterwards
- * ------------------------------------------------------------------------------------------ */
+/* --- afterwards ---------------------------------------------------------------------- */
 
 /* Columns of resize_areas. */
 enum { SIZE_AREA, SIZE_CODE, SIZE_HELD, SIZE_SOLD, SIZE_VERSION };

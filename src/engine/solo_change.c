@@ -4,8 +4,7 @@
  */
 #include "solo_internal.h"
 
-/* --- changing a hold that exists: patch, and a hold request that grows one
- * ----------------------------- */
+/* --- changing a hold that exists: patch, and a hold request that grows one ----------- */
 
 static void
 send_resize(struct solo *solo, const int *areas, int count)

@@ -15,9 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AUDIENCE_US                                                                                \
-    (10 * (int64_t)TIME_US_PER_S) /* so long after its last word somebody listens                  \
-                                   */
+/* So long after its last word somebody listens. */
+#define AUDIENCE_US (10 * (int64_t)TIME_US_PER_S)
 
 static const struct mono_time never = { NEVER_US };
 

@@ -33,8 +33,8 @@ struct pg_result;
 
 /* --- natural_order.c ------------------------------------------------------ */
 
-/* <0, 0, >0: texts with runs of digits compared as numbers. A total order: 0 only for equal bytes.
- */
+/* <0, 0, >0: texts with runs of digits compared as numbers. A total order: 0 only for equal
+ * bytes. */
 int natural_compare(struct slice a, struct slice b);
 
 /* --- layout.c --------------------------------------------------------------- */

@@ -114,8 +114,7 @@ look_at_trust_locked(struct streams *streams, struct mono_time now)
         streams->trusted_until = now;
 }
 
-/* --- maps to be read ---------------------------------------------------------------------------
- */
+/* --- maps to be read ----------------------------------------------------------------- */
 
 enum pg_outcome
 streams_read_map(struct streams *streams, struct pg *pg, const struct audience *audience,
@@ -143,8 +142,7 @@ look_at_map_locked(struct streams *streams, struct audience *audience, struct mo
     pthread_cond_signal(&streams->reader_cond);
 }
 
-/* --- each second --------------------------------------------------------------------------------
- */
+/* --- each second --------------------------------------------------------------------- */
 
 static bool
 same_counts(const struct seat_map_counts *a, const struct seat_map_counts *b)
@@ -207,8 +205,7 @@ each_second_locked(struct streams *streams)
     }
 }
 
-/* --- the thread ---------------------------------------------------------------------------------
- */
+/* --- the thread ---------------------------------------------------------------------- */
 
 void
 keeper_turn_locked(struct streams *streams)

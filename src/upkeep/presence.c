@@ -82,8 +82,8 @@ read_heartbeat(struct upkeep *upkeep)
     return at;
 }
 
-/* True: the row stood still as *seen_at has it. False: it moved (or is gone: then *seen_at is 0).
- */
+/* True: the row stood still as *seen_at has it. False: it moved (or is gone: then *seen_at is
+ * 0). */
 static bool
 stands_still(struct upkeep *upkeep, struct db_time *seen_at)
 {

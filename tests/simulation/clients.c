@@ -205,8 +205,8 @@ clients_node_died(const struct sim_node *node)
     }
 }
 
-/* Its own deadline has come by then, too; what it looked up before it stood still it may say after.
- */
+/* Its own deadline has come by then, too; what it looked up before it stood still it may say
+ * after. */
 static void
 bear_with(struct request *request)
 {

@@ -32,8 +32,8 @@ struct faults {
 };
 extern struct faults faults;
 
-/* Draws them from the seed, for so many nodes. Calm: delays and repetitions only, nothing is lost.
- */
+/* Draws them from the seed, for so many nodes. Calm: delays and repetitions only, nothing is
+ * lost. */
 void faults_draw(int nodes, bool calm);
 /* From now on the world is kind: to see that all comes to rest. */
 void faults_end(void);

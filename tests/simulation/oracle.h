@@ -31,8 +31,8 @@ void oracle_answer(const struct op *op, const struct sim_node *node, int64_t ask
 /* What the node's memory would say about every seat, against what the store has or had. On its
  * machine. */
 void oracle_memory(const struct sim_node *node);
-/* Faults were over long ago: every hold that was over has been ended; nothing is parked or claimed.
- */
+/* Faults were over long ago: every hold that was over has been ended; nothing is parked or
+ * claimed. */
 void oracle_quiet(const struct sim_node *node, int64_t reaper_us);
 /* While all rests, what memory says must be so in the store. */
 void oracle_at_rest(bool rests);

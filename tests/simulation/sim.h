@@ -34,8 +34,8 @@ void trace(const char *format, ...) HF_PRINTF(1, 2);
 /* Into the digest only: too much to read. */
 void trace_mix(uint64_t word);
 uint64_t trace_digest(void);
-/* An invariant does not hold: tells seed, reason and the last of the trace, and ends the process.
- */
+/* An invariant does not hold: tells seed, reason and the last of the trace, and ends the
+ * process. */
 _Noreturn void violation(const char *format, ...) HF_PRINTF(1, 2);
 
 /* --- fibers.c: who runs next ---------------------------------------------- */
@@ -60,8 +60,8 @@ int64_t sim_now_us(void); /* the world's time; what a node's clock shows is mach
 int fiber_group(void);    /* of the running fiber */
 bool fiber_is_running(void);
 void fiber_sleep(int64_t us);
-/* Waits for a wake of `channel`, at most until `end_us` (INT64_MAX: for ever). True: it was woken.
- */
+/* Waits for a wake of `channel`, at most until `end_us` (INT64_MAX: for ever). True: it was
+ * woken. */
 bool fiber_wait(const void *channel, int64_t end_us);
 void fiber_wake_one(const void *channel);
 void fiber_wake_all(const void *channel);

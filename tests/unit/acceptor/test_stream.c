@@ -551,8 +551,8 @@ a_slow_reader_is_cut_and_no_other_is_slowed(void **state)
         assert_true(tale_tell_bytes(&quick, piece, PIECE));
         client_expect_chunk_bytes(&hare, piece, PIECE);
     }
-    /* The backlog, and besides it only what is on its way, not the megabytes of a kernel's buffer.
-     */
+    /* The backlog, and besides it only what is on its way, not the megabytes of a kernel's
+     * buffer. */
     assert_in_range(told, BACKLOG / PIECE, 2 * BACKLOG / PIECE);
     tale_expect_closed(&slow);
     assert_int_equal(metric_count(METRIC_HTTP_STREAMS_SLOW_TOTAL), cut + 1);

@@ -273,8 +273,7 @@ it_is_no_trouble_of_the_store_while_others_work(void **state)
     assert_int_equal(engine.trouble_us, 0);
 }
 
-/* --- in doubt
- * -------------------------------------------------------------------------------------- */
+/* --- in doubt ------------------------------------------------------------------------ */
 
 /*
  * Two that fail together run one by one; the outcome of the first is lost, and its time runs out.

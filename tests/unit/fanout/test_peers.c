@@ -721,8 +721,7 @@ more_who_speak_than_can_be_followed_end_it(void **state)
     assert_int_equal(peers.count, PEERS_MAX);
 }
 
-/* --- the audience
- * --------------------------------------------------------------------------------- */
+/* --- the audience -------------------------------------------------------------------- */
 
 static void
 somebody_listens_if_the_table_has_them_or_they_spoke(void **state)

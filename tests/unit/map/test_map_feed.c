@@ -267,8 +267,8 @@ a_version_from_soon_after_the_base_is_not_told_from(void **state)
     load(house, &house->here);
     struct answer theirs = ask_at(&house->there, NULL, NOW + TIME_US_PER_S);
     assert_memory_equal(ask(&house->here, &theirs).text, FULL, 5);
-    /* The body there has been written too soon; it is written once more when it can be told from.
-     */
+    /* The body there has been written too soon; it is written once more when it can be told
+     * from. */
     theirs = ask(&house->there, NULL);
     assert_string_equal(ask(&house->here, &theirs).text, "");
     struct answer again = ask_at(&house->there, NULL, LATER + TIME_US_PER_S);

@@ -90,8 +90,7 @@ fallbacks(void)
     return number;
 }
 
-/* --- one trial
- * ------------------------------------------------------------------------------------ */
+/* --- one trial ----------------------------------------------------------------------- */
 
 static void
 one_batch_has_the_trial_through_all_its_calls(void **state)
@@ -167,8 +166,7 @@ what_was_idle_while_it_was_open_fails_nobody_afterwards(void **state)
     assert_int_equal(state_of(tier_a), BREAKER_CLOSED);
 }
 
-/* --- the watcher
- * ------------------------------------------------------------------------------------ */
+/* --- the watcher --------------------------------------------------------------------- */
 
 /* Both nodes have seen this Redis and trust the event. */
 static void
@@ -320,8 +318,7 @@ a_stopped_redis_opens_it_by_the_watcher_alone_and_each_probe_comes_later(void **
     watch_until(a1, BREAKER_CLOSED);
 }
 
-/* --- one deadline
- * ---------------------------------------------------------------------------------- */
+/* --- one deadline -------------------------------------------------------------------- */
 
 struct dripper {
     int listener;
