@@ -22,7 +22,8 @@
  * Limits:   the log has at most log_bytes_max of records, the outbox FEED_OUTBOX_BYTES_MAX: beyond
  *           it the oldest record is dropped there, which its receivers see as a gap.
  *           FEED_NODES_MAX incarnations in a position; past it the one longest gone leaves.
- *           A replay opens at most FEED_REPLAY_BYTES_MAX of records: who missed more reads the map.
+ *           A replay walks over FEED_REPLAY_RECORDS_MAX records at most, and opens about
+ *           FEED_REPLAY_BYTES_MAX of them: who missed more reads the map.
  */
 #ifndef HOLDFAST_FEED_H
 #define HOLDFAST_FEED_H
@@ -40,6 +41,8 @@
 
 #define FEED_OUTBOX_BYTES_MAX (8 * 1024 * 1024)
 #define FEED_REPLAY_BYTES_MAX (1024 * 1024) /* some 15,000 changes */
+/* Every commit waits meanwhile: a millisecond or two. */
+#define FEED_REPLAY_RECORDS_MAX 16384
 
 struct feed; /* opaque */
 struct node;
@@ -111,7 +114,8 @@ void feed_tell(struct feed *feed, const struct feed_change *changes, int count);
 void feed_skip(struct feed *feed);
 /*
  * What was missed up to now is in no record, and won't be: no position from before can be resumed
- * from, on this node. Peers see no gap. For whoever becomes trusted again, and another Postgres.
+ * from, on this node. Peers see no gap. For whoever becomes trusted again, or missed something
+ * while trusted (an import told nothing), and another Postgres.
  */
 void feed_break(struct feed *feed);
 
@@ -149,7 +153,8 @@ enum feed_hearing {
  * Takes in record `number` of a peer. began: the latest time at which it is known that what it says
  * was true (its sending, by this machine's clock): what memory's trust in it rests on; or on when
  * it was judged, if that is earlier, which it is by much where its node stood still before it told.
- * The first record or feed_hear_last of an incarnation is where its hearing begins: FEED_GAP.
+ * The first record or feed_hear_last of an incarnation is where its hearing begins: FEED_GAP. If it
+ * told something before, no position from before its hearing can be resumed from.
  * Whatever may have been missed, maps are distrusted before anything from behind it is told.
  */
 enum feed_hearing feed_hear(struct feed *feed, int64_t incarnation, uint64_t number,
@@ -168,7 +173,9 @@ void feed_position(struct feed *feed, struct feed_position *position);
 
 /*
  * Waits until memory has all that `position` has: another node, where a reader comes from, may be
- * ahead of this one. False: not in that time. Sleeps.
+ * ahead of this one. False: not in that time. Sleeps. Positions come from clients, so it is false
+ * at once where the rest will hardly come (it is of none who lives, or of many records), while
+ * another waits, and for a second after one waited in vain.
  */
 bool feed_await(struct feed *feed, const struct feed_position *position, int64_t wait_us);
 
@@ -178,6 +185,8 @@ bool feed_await(struct feed *feed, const struct feed_position *position, int64_t
  * change can slip between. since NULL: nothing is visited. Neither may call the feed. False: the
  * log does not reach back that far, or `since` names what can't be known: nothing was visited,
  * `ready` was called.
+ * after NULL: the reader has this change. Those that may have overtaken one that is missed, on
+ * their way to the node where he was told, are given before it.
  */
 bool feed_replay(struct feed *feed, struct slice org, struct slice event,
                  const struct feed_position *since,
@@ -187,7 +196,7 @@ bool feed_replay(struct feed *feed, struct slice org, struct slice event,
 
 /* For /metrics. */
 struct feed_numbers {
-    int64_t log_records, log_bytes, outbox_records, outbox_dropped;
+    int64_t log_records, log_bytes, outbox_records;
 };
 void feed_numbers(struct feed *feed, struct feed_numbers *numbers);
 

@@ -51,10 +51,11 @@ int feed_position_find(const struct feed_position *position, int64_t incarnation
 int feed_position_add(struct feed_position *position, struct feed_mark mark);
 /*
  * Says what `position` leaves unsaid. Who made it was trusted and named everybody who was there. So
- * an incarnation of `now` that it doesn't name, though it names a later one, had left before, and
- * what it did was read: the position has all of it.
+ * an incarnation of `left` that it doesn't name, though it names a later one, had left before, and
+ * what it did was read: the position has all of it. Not of one that came back since: the caller
+ * knows that none of them did.
  */
-void feed_position_complete(struct feed_position *position, const struct feed_position *now);
+void feed_position_complete(struct feed_position *position, const struct feed_position *left);
 /* Whether `a` has everything that `b` has. */
 bool feed_position_covers(const struct feed_position *a, const struct feed_position *b);
 

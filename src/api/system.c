@@ -129,12 +129,17 @@ static void
 refresh_gauges(struct api *api)
 {
     struct hot_numbers hot;
+    struct feed_numbers feed;
     struct readiness now = readiness_of(api);
 
     hot_table_numbers(api->node->hot, &hot);
+    feed_numbers(api->node->feed, &feed);
     metric_set(METRIC_HOT_ENTRIES, hot.entries);
     metric_set(METRIC_HOT_TIMERS, hot.timers);
     metric_set(METRIC_PARKED, hot.parked);
+    metric_set(METRIC_FEED_LOG_RECORDS, feed.log_records);
+    metric_set(METRIC_FEED_LOG_BYTES, feed.log_bytes);
+    metric_set(METRIC_FEED_OUTBOX_RECORDS, feed.outbox_records);
     metric_set(METRIC_QUEUE_DEPTH, engine_queue_depth(api->node->engine));
     metric_set(METRIC_PG_UP, now.postgres_is_up);
     metric_set(METRIC_REDIS_UP, now.redis_is_on && now.redis_is_up);

@@ -67,14 +67,14 @@ feed_position_add(struct feed_position *position, struct feed_mark mark)
 }
 
 void
-feed_position_complete(struct feed_position *position, const struct feed_position *now)
+feed_position_complete(struct feed_position *position, const struct feed_position *left)
 {
     if (position->count == 0)
         return;
     int64_t latest = position->marks[position->count - 1].incarnation;
-    for (int i = 0; i < now->count && now->marks[i].incarnation < latest; i++) {
-        if (feed_position_find(position, now->marks[i].incarnation) < 0)
-            (void)feed_position_add(position, now->marks[i]);
+    for (int i = 0; i < left->count && left->marks[i].incarnation < latest; i++) {
+        if (feed_position_find(position, left->marks[i].incarnation) < 0)
+            (void)feed_position_add(position, left->marks[i]);
     }
 }
 

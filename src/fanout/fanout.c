@@ -57,6 +57,7 @@ fanout_judge_locked(struct fanout *fanout, struct mono_time now)
         trust_or_not(fanout, verdict.trusted);
     if (verdict.missed) {
         void_memory(fanout->node);
+        feed_break(fanout->node->feed); /* as above */
         metric_add(METRIC_DISTRUSTS_TOTAL, 1);
     }
     /* Last: what was missed while everybody stood still is void by now. */

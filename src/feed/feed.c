@@ -8,7 +8,8 @@
  * An incarnation that leaves positions (lost, or gone long ago) is BROKEN with: a position made
  * before it came and one made after it left would look alike, and only the second one misses
  * nothing. So the log begins anew, and this node gives a number to a record without changes:
- * positions from before lack it.
+ * positions from before lack it. The same with one that comes with records which this node didn't
+ * hear: it may have been lost before, and those who read meanwhile don't name it.
  */
 #include "feed_internal.h"
 
@@ -16,6 +17,7 @@
 
 #include "holdfast/engine.h"
 #include "holdfast/events.h"
+#include "holdfast/metrics.h"
 #include "holdfast/seat_map.h"
 
 #define GONE_KEPT_US (600 * (int64_t)TIME_US_PER_S)
@@ -88,7 +90,7 @@ outbox_add_locked(struct feed *feed, struct feed_record *record)
     feed->out_bytes += record->len;
     while (feed->out_bytes > FEED_OUTBOX_BYTES_MAX) {
         feed_record_put(outbox_take_first_locked(feed));
-        feed->out_dropped++;
+        metric_add(METRIC_FEED_OUTBOX_DROPPED_TOTAL, 1);
     }
     pthread_cond_signal(&feed->work);
 }
@@ -230,13 +232,16 @@ longest_gone_locked(const struct feed *feed)
 static bool
 begin_locked(struct feed *feed, struct feed_mark mark, struct feed_log *old)
 {
-    if (feed->now.count == FEED_NODES_MAX) {
+    bool is_full = feed->now.count == FEED_NODES_MAX;
+
+    if (is_full) {
         int gone = longest_gone_locked(feed);
         if (gone < 0)
             return false;
         forget_locked(feed, gone);
-        break_locked(feed, old);
     }
+    if (is_full || mark.number > 0)
+        break_locked(feed, old);
     int at = feed_position_add(&feed->now, mark);
     for (int i = feed->now.count - 1; i > at; i--)
         feed->known[i] = feed->known[i - 1];
@@ -279,7 +284,7 @@ feed_start(struct feed *feed, int64_t incarnation)
     unsent = feed->first; /* of an incarnation that is nobody's any more */
     feed->first = NULL;
     feed->end = &feed->first;
-    feed->out_dropped += feed->out_records;
+    metric_add(METRIC_FEED_OUTBOX_DROPPED_TOTAL, (uint64_t)feed->out_records);
     feed->out_records = feed->out_bytes = 0;
     part_locked(feed, feed->incarnation);
     bool begun = begin_locked(feed, (struct feed_mark){ incarnation, 0 }, &old);
@@ -494,8 +499,7 @@ feed_wake(struct feed *feed)
     lock_drop(&feed->lock);
 }
 
-/* --- peers' changes -----------------------------------------------------------------------------
- */
+/* --- peers' changes --------------------------------------------------------------------- */
 
 /*
  * How far `next`, the number of a record that comes, is behind what we have of its incarnation.
@@ -608,8 +612,7 @@ feed_hear_last(struct feed *feed, int64_t incarnation, uint64_t number)
     return hearing;
 }
 
-/* --- readers
- * --------------------------------------------------------------------------------------- */
+/* --- readers ---------------------------------------------------------------------------- */
 
 void
 feed_position(struct feed *feed, struct feed_position *position)
@@ -625,7 +628,6 @@ feed_numbers(struct feed *feed, struct feed_numbers *numbers)
     lock_take(&feed->lock);
     *numbers = (struct feed_numbers){ .log_records = (int64_t)feed->log.count,
                                       .log_bytes = feed->log.bytes,
-                                      .outbox_records = feed->out_records,
-                                      .outbox_dropped = feed->out_dropped };
+                                      .outbox_records = feed->out_records };
     lock_drop(&feed->lock);
 }

@@ -92,8 +92,12 @@ struct feed {
     /* the outbox, also guarded by lock */
     pthread_cond_t work;
     struct feed_record *first, **end; /* linked by next; a reference each */
-    int64_t out_records, out_bytes, out_dropped;
+    int64_t out_records, out_bytes;
     bool woken;
+
+    /* for feed_await, also guarded by lock */
+    bool is_awaited;              /* somebody waits */
+    struct mono_time await_after; /* nobody does before: the last one waited in vain */
 };
 
 #endif

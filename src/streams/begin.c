@@ -13,7 +13,7 @@
 #define AWAIT_READER_US (100 * TIME_US_PER_MS) /* what a node ahead has is here in a few */
 #define READS_MAX       3 /* of a map: one that changes came to meanwhile is read once more */
 
-/* The newest version of a seat that was written; by a hash of its id, which is seeded: two seats
+/* The newest version of a seat that the reader has; by a hash of its id, which is seeded: two seats
  * that share one are less likely than a broken machine. */
 struct seen {
     uint64_t seat;
@@ -95,16 +95,17 @@ write_missed(struct beginning *beginning, const struct feed_change *change,
         beginning->must_reset = true;
 }
 
-/* Which seats were added is in no record. */
+/* Which seats were added is in no record. What the reader has is only remembered. */
 static void
 visit(void *context, const struct feed_change *change, const struct feed_position *after)
 {
     struct beginning *beginning = context;
+    bool is_missed = after != NULL;
 
-    if (change->kind == FEED_SEATS)
+    if (change->kind == FEED_SEATS && is_missed)
         beginning->must_reset = true;
     if (change->kind == FEED_SEAT && !beginning->must_reset &&
-        is_newest(beginning, change->item, change->version))
+        is_newest(beginning, change->item, change->version) && is_missed)
         write_missed(beginning, change, after);
 }
 
@@ -123,8 +124,7 @@ ready(void *context, const struct feed_position *now)
     lock_drop(&audience->lock);
 }
 
-/* --- the first piece ----------------------------------------------------------------------------
- */
+/* --- the first piece ----------------------------------------------------------------- */
 
 /* Finds the position to begin at, and what was missed up to there. */
 static void
@@ -174,8 +174,7 @@ write_first(struct beginning *beginning)
     return body;
 }
 
-/* --- the stream
- * ----------------------------------------------------------------------------------- */
+/* --- the stream ---------------------------------------------------------------------- */
 
 static struct stream *
 stream_new(struct streams *streams, struct db_time ends_at)
@@ -231,8 +230,7 @@ begin_locked(struct streams *streams, struct audience *audience, struct http_exc
     return started ? HF_OK : HF_OVERLOADED;
 }
 
-/* --- the map it needs
- * ------------------------------------------------------------------------------ */
+/* --- the map it needs ---------------------------------------------------------------- */
 
 static enum hf_status
 status_of(enum pg_outcome outcome)
@@ -257,12 +255,11 @@ static bool
 map_will_do(struct streams *streams, const struct audience *audience, bool resumes)
 {
     struct seat_maps *maps = streams->node->maps;
-    struct seat_map_counts counts;
 
     if (seat_maps_is_whole(maps, audience->org, audience->event))
         return true;
     return (!resumes || !seat_maps_trusted(maps)) &&
-           seat_maps_count(maps, audience->org, audience->event, (struct db_time){ 0 }, &counts);
+           seat_maps_is_loaded(maps, audience->org, audience->event);
 }
 
 static enum hf_status
@@ -279,8 +276,7 @@ have_map(struct streams *streams, struct pg *pg, const struct audience *audience
     return status;
 }
 
-/* --- the contract
- * ------------------------------------------------------------------------------------ */
+/* --- the contract -------------------------------------------------------------------- */
 
 /* HF_OK: *audience is used, and one more stream counts as open. */
 static enum hf_status
@@ -321,7 +317,8 @@ streams_begin(struct streams *streams, struct pg *pg, struct http_exchange *exch
     if (status != HF_OK)
         return status;
     status = have_map(streams, pg, audience, last_event_id.len > 0);
-    await_reader(streams, last_event_id);
+    if (status == HF_OK)
+        await_reader(streams, last_event_id);
     lock_take(&streams->lock);
     if (status == HF_OK)
         status = begin_locked(streams, audience, exchange, last_event_id, ends_at);

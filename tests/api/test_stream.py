@@ -327,6 +327,15 @@ def test_the_query_says_it_too(client, event, stream):
         assert told(rest.expect(200).next())[:2] == ("seat_held", "A-1")
 
 
+def test_what_can_be_resumed_from_is_counted(client, event, node):
+    client.held(event, "A-1")
+    metrics = node.metrics()
+    assert metrics["holdfast_feed_log_records"] > 0
+    assert metrics["holdfast_feed_log_bytes"] > metrics["holdfast_feed_log_records"]
+    wait_until(lambda: node.metrics()["holdfast_feed_outbox_records"] == 0)  # it is sent at once
+    assert metrics["holdfast_feed_outbox_dropped_total"] == 0
+
+
 def test_what_was_too_long_ago_begins_with_a_reset(client, admin, other, start_node):
     small = start_node(rate_limits="off", feed_log_max="64KiB")
     await_trust(small)

@@ -153,6 +153,7 @@ fixture_up(void **state)
     fx.node.clock = db_clock_new();
     fx.node.hot = hot_table_new(&limits);
     fx.node.events = events_new();
+    fx.node.feed = feed_new(&fx.node, 65536);
     fx.node.engine = (struct engine *)&fx; /* never looked into */
     fx.api = api_new(&fx.node, error, sizeof(error));
     if (fx.api == NULL)
@@ -183,6 +184,7 @@ fixture_down(void **state)
     exchange_end();
     assert_int_equal(api_unanswered(fx.api), 0);
     api_free(&fx.api);
+    feed_free(&fx.node.feed);
     events_free(&fx.node.events);
     hot_table_free(&fx.node.hot);
     db_clock_free(&fx.node.clock);

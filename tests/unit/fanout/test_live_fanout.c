@@ -28,7 +28,8 @@
 
 static struct config config;
 static struct mono_time began;
-static int64_t database; /* each case has a channel of its own */
+static int64_t database;     /* each case has a channel of its own */
+static int64_t drawn_unseen; /* incarnations that were here, and nobody heard */
 
 static struct member {
     struct node node;
@@ -56,8 +57,8 @@ read_table(struct member *self)
                                   .mine = true };
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *member = &members[i];
-        if (member->incarnation > table.newest)
-            table.newest = member->incarnation;
+        if (member->incarnation + drawn_unseen > table.newest)
+            table.newest = member->incarnation + drawn_unseen;
         if (member == self || !member->in_table)
             continue;
         struct fanout_node *other = &table.others[table.count++];
@@ -231,6 +232,30 @@ who_is_alone_is_trusted_and_sends_no_records(void **state)
     feed_numbers(lone->node.feed, &numbers);
     assert_int_equal(numbers.outbox_records, 0);                       /* nor does it keep them */
     assert_true(metric_count(METRIC_FRAMES_PUBLISHED_TOTAL) > frames); /* but it lives */
+}
+
+/* An import draws an incarnation, changes seats, and tells nobody what. */
+static void
+what_nobody_told_breaks_the_feed(void **state)
+{
+    (void)state;
+    struct feed_position before, after;
+    static char nothing[] = "";
+    char *url = config.redis_url;
+    config.redis_url = nothing;
+    struct member *lone = start(0);
+    await_trust(lone, true);
+    feed_position(lone->node.feed, &before);
+    pass(0);
+    feed_position(lone->node.feed, &after);
+    assert_true(feed_position_covers(&before, &after));
+    drawn_unseen++;
+    pass(0);
+    feed_position(lone->node.feed, &after);
+    assert_true(is_trusted(lone));
+    assert_false(feed_position_covers(&before, &after)); /* those from before lack something */
+    stop(lone, true);
+    config.redis_url = url;
 }
 
 static void
@@ -414,6 +439,7 @@ open_case(void **state)
     (void)state;
     memset(members, 0, sizeof(members));
     database = (int64_t)getpid() * 1000000 + mono_now().us % 1000000;
+    drawn_unseen = 0;
     return 0;
 }
 
@@ -443,6 +469,7 @@ main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_case, close_case)
     const struct CMUnitTest tests[] = {
         CASE(who_is_alone_is_trusted_and_sends_no_records),
+        CASE(what_nobody_told_breaks_the_feed),
         CASE(two_hear_each_other),
         CASE(a_newcomer_is_soon_trusted_and_disturbs_nobody),
         CASE(a_farewell_disturbs_nobody),

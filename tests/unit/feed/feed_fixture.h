@@ -39,6 +39,7 @@ static struct feed *feed;
 static struct told told[TOLD_MAX];
 static int told_count;
 static bool told_is_counted_only;
+static char recalled[1024];             /* "A1:3 A2:4 ": what a replay says that the reader has */
 static int distrusts, told_at_distrust; /* of maps; what was told by then */
 
 static inline void
@@ -179,7 +180,13 @@ static inline void
 was_visited(void *context, const struct feed_change *change, const struct feed_position *after)
 {
     (void)context;
-    keep(change, (struct feed_mark){ 0, 0 }, after);
+    if (after != NULL) {
+        keep(change, (struct feed_mark){ 0, 0 }, after);
+        return;
+    }
+    size_t len = strlen(recalled);
+    snprintf(recalled + len, sizeof(recalled) - len, "%.*s:%d ", SLICE_ARG(change->item),
+             (int)change->version);
 }
 
 /* The visited changes are in told[] then. */
@@ -191,6 +198,7 @@ replay(const char *event, const char *since)
     if (since != NULL && !feed_position_parse(slice_of(since), &position))
         fail_msg("%s is no position", since);
     told_count = 0;
+    recalled[0] = '\0';
     bool done = feed_replay(feed, slice_of("acme"), slice_of(event),
                             since == NULL ? NULL : &position, was_visited, was_ready, now);
     assert_string_equal(now, position_text());

@@ -1,5 +1,6 @@
 /* The feed: numbers, what memory learns, positions, the outbox, incarnations that come and go. */
 #include "feed_fixture.h"
+#include "holdfast/metrics.h"
 
 static int
 set_up_started(void **state)
@@ -192,6 +193,7 @@ the_outbox_is_bounded(void **state)
     uint64_t last;
     struct feed_change changes[128];
     int64_t told_bytes = 0;
+    uint64_t dropped = metric_count(METRIC_FEED_OUTBOX_DROPPED_TOTAL);
     told_is_counted_only = true;
     for (int i = 0; i < 128; i++)
         changes[i] = seat_change("gig", "a-seat-with-a-long-name", i);
@@ -205,7 +207,8 @@ the_outbox_is_bounded(void **state)
         }
         told_bytes += (int64_t)one_bytes;
     }
-    assert_true(numbers().outbox_dropped > 0);
+    dropped = metric_count(METRIC_FEED_OUTBOX_DROPPED_TOTAL) - dropped;
+    assert_true(dropped > 0);
     struct feed_record *records = feed_take(feed, SIZE_MAX, 0, &last);
     size_t bytes = 0;
     for (const struct feed_record *record = records; record != NULL; record = record->next) {
@@ -214,7 +217,7 @@ the_outbox_is_bounded(void **state)
             assert_int_equal(record->next->number, record->number + 1);
     }
     assert_true(bytes <= FEED_OUTBOX_BYTES_MAX && bytes > FEED_OUTBOX_BYTES_MAX - one_bytes - 1);
-    assert_int_equal(records->number, 2 + (uint64_t)numbers().outbox_dropped);
+    assert_int_equal(records->number, 2 + dropped);
     put_all(records);
 }
 
@@ -330,7 +333,7 @@ what_was_heard_is_not_heard_twice(void **state)
     assert_int_equal(feed_hear_last(feed, PEER, 6), FEED_HEARD);
     assert_int_equal(feed_hear_last(feed, PEER, 5), FEED_REPEATED);
     assert_int_equal(told_count, 2);
-    assert_string_equal(position_text(), "2s.0_5k.6");
+    assert_string_equal(position_text(), "2s.1_5k.6"); /* a break: it had told before */
     assert_int_equal(numbers().log_records, 2);
 }
 
@@ -385,7 +388,7 @@ the_largest_number_is_survived(void **state)
 {
     (void)state;
     assert_int_equal(hear(PEER, UINT64_MAX, "gig", "A1", 7), FEED_GAP);
-    assert_string_equal(position_text(), "2s.0_5k.3w5e11264sgsf");
+    assert_string_equal(position_text(), "2s.1_5k.3w5e11264sgsf");
     assert_int_equal(hear(PEER, 1, "gig", "A1", 8), FEED_REPEATED);
     assert_int_equal(feed_hear_last(feed, PEER, UINT64_MAX), FEED_HEARD);
     assert_false(replay("gig", "2s.0"));
@@ -418,7 +421,7 @@ a_lost_peer_leaves_positions_at_once(void **state)
     assert_int_equal(
         feed_hear(feed, 300, 1, (struct slice){ empty->bytes, empty->len }, mono_now()),
         FEED_HEARD);
-    assert_string_equal(position_text(), "2s.1_5k.2_8c.1");
+    assert_string_equal(position_text(), "2s.2_5k.2_8c.1");
     put_all(empty);
 }
 

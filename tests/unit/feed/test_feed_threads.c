@@ -28,8 +28,8 @@ static void
 count_visit(void *context, const struct feed_change *change, const struct feed_position *after)
 {
     (void)change;
-    (void)after;
-    ++*(int *)context;
+    if (after != NULL)
+        ++*(int *)context;
 }
 
 static void

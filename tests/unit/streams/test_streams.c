@@ -124,8 +124,7 @@ was_told(struct http_stream *stream, const char *piece)
     return stream->got.data != NULL && strstr(stream->got.data, piece) != NULL;
 }
 
-/* --- a node ------------------------------------------------------------------------------------
- */
+/* --- a node -------------------------------------------------------------------------- */
 
 static struct config config;
 static struct node node;
@@ -266,8 +265,7 @@ change(const char *seat, enum seat_status status, int64_t version, enum feed_rea
     "event: seat_held\nid: " id "\ndata: {\"seat_id\":\"" seat                                     \
     "\",\"status\":\"held\",\"version\":" version "," AT
 
-/* --- beginnings
- * ------------------------------------------------------------------------------------ */
+/* --- beginnings ---------------------------------------------------------------------- */
 
 static void
 a_stream_begins_with_counts_at_a_position(void **state)
@@ -293,6 +291,20 @@ a_reader_goes_on_where_they_were(void **state)
         "1") "event: seat_released\nid: a.3\ndata: {\"seat_id\":\"S1\",\"status\":\"available\","
              "\"version\":2,\"reason\":\"user_cancelled\"," AT
              "event: occupancy_changed\nid: a.3\n";
+    assert_memory_equal(stream->got.data, missed, strlen(missed));
+    drop(stream);
+}
+
+/* The reader was told the newer one first; what it had overtaken comes to nothing here as well. */
+static void
+an_older_version_is_not_told_behind_a_newer_one(void **state)
+{
+    (void)state;
+    change("S1", SEAT_HELD, 6, FEED_REASON_NONE);
+    change("S1", SEAT_AVAILABLE, 5, FEED_USER_CANCELLED);
+    change("S2", SEAT_HELD, 1, FEED_REASON_NONE);
+    struct http_stream *stream = begin("a.1");
+    const char *missed = "retry: 1000\n\n" HELD("S2", "a.3", "1") "event: occupancy_changed\n";
     assert_memory_equal(stream->got.data, missed, strlen(missed));
     drop(stream);
 }
@@ -379,8 +391,7 @@ there_are_limits_and_an_end(void **state)
     drop(another);
 }
 
-/* --- turns
- * ------------------------------------------------------------------------------------------ */
+/* --- turns --------------------------------------------------------------------------- */
 
 static void
 all_are_told_by_one_body(void **state)
@@ -541,6 +552,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_stream_begins_with_counts_at_a_position),
         CASE(a_reader_goes_on_where_they_were),
+        CASE(an_older_version_is_not_told_behind_a_newer_one),
         CASE(what_cannot_be_told_begins_with_a_reset),
         CASE(what_is_missed_beyond_the_backlog_begins_with_a_reset),
         CASE(seats_that_were_added_begin_with_a_reset),
