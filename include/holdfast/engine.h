@@ -68,8 +68,8 @@ int64_t engine_queue_depth(const struct engine *engine);
  */
 enum hf_status engine_admits(const struct engine *engine, struct mono_time deadline,
                              struct mono_time now, int32_t *retry_after_s);
-/* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes NULL.
- */
+/* Waits for what is under way (until `deadline`), joins the workers, frees; *engine becomes
+ * NULL. */
 void engine_stop(struct engine **engine, struct mono_time deadline);
 /*
  * True while at least one worker has a connection that works, or is about to have one (at the
@@ -88,6 +88,13 @@ void engine_store_is_silent(struct engine *engine, bool silent);
  */
 void engine_doubts(struct engine *engine, const struct uuid *batch_id);
 bool engine_may_doubt(struct engine *engine);
+/*
+ * A thread of the desk is about to send COMMIT; and it knows the outcome, or has told engine_doubts.
+ * What it committed nobody knows in between, so memory is doubted here and at peers when that takes
+ * long. The place that the first returns is the second's.
+ */
+HF_MUST_CHECK int engine_commit_begins(struct engine *engine);
+void engine_commit_ends(struct engine *engine, int place);
 /* Workers plan their statements anew before the next batch (after an import). */
 void engine_replan(struct engine *engine);
 

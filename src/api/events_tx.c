@@ -5,6 +5,7 @@
  * Law 7: once COMMIT was sent, a lost connection says nothing; the batch id tells what
  * became of it. What the body read before the commit is then its answer. From the loss on memory
  * is doubted, and the engine asks as well: for as long as it takes, also when nobody waits here.
+ * Memory is doubted as well while the answer to COMMIT is long in coming.
  */
 #include "events_internal.h"
 
@@ -49,6 +50,23 @@ settle(struct pg *pg, const struct uuid *batch_id, struct mono_time deadline)
 }
 
 static enum pg_outcome
+end_tx(struct node *node, struct pg *pg, const struct uuid *batch_id, bool commits)
+{
+    bool watched = commits && node != NULL;
+    int place = watched ? engine_commit_begins(node->engine) : -1;
+    if (commits)
+        pg_tx_commit(pg);
+    else
+        pg_tx_rollback(pg);
+    enum pg_outcome outcome = pg_tx_end(pg);
+    if (node != NULL && outcome == PG_UNKNOWN)
+        engine_doubts(node->engine, batch_id);
+    if (watched)
+        engine_commit_ends(node->engine, place);
+    return outcome;
+}
+
+static enum pg_outcome
 run_once(struct node *node, struct pg *pg, struct mono_time deadline, tx_body *body, void *context,
          enum hf_status *status)
 {
@@ -60,16 +78,8 @@ run_once(struct node *node, struct pg *pg, struct mono_time deadline, tx_body *b
         return PG_UNAVAILABLE;
     pg_tx_begin(pg, &batch_id, end);
     *status = body(pg, context);
-    if (*status == HF_OK)
-        pg_tx_commit(pg);
-    else
-        pg_tx_rollback(pg);
-    enum pg_outcome outcome = pg_tx_end(pg);
-    if (outcome != PG_UNKNOWN)
-        return outcome;
-    if (node != NULL)
-        engine_doubts(node->engine, &batch_id);
-    return settle(pg, &batch_id, deadline);
+    enum pg_outcome outcome = end_tx(node, pg, &batch_id, *status == HF_OK);
+    return outcome == PG_UNKNOWN ? settle(pg, &batch_id, deadline) : outcome;
 }
 
 static enum hf_status

@@ -489,7 +489,7 @@ batch_begin(struct batch *batch)
 {
     batch->id = uuid_v7_new();
     batch->began = mono_now();
-    atomic_store(&batch->worker->transacts_since_us, batch->began.us);
+    atomic_store(&batch->worker->transacting.since_us, batch->began.us);
     batch->deadline = ops_store_deadline(batch->worker->engine, batch->ops, batch->count);
     metric_add(METRIC_BATCHES_TOTAL, 1);
     metric_observe(METRIC_BATCH_REQUESTS, (uint64_t)batch->count);

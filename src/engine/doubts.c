@@ -18,9 +18,9 @@
 #define ASK_US      (500 * TIME_US_PER_MS)
 #define PAUSE_US    (50 * TIME_US_PER_MS)
 
-/* From ENOUGH on no transaction is begun, and each of at most 64 desks may be within one then. */
+/* From ENOUGH on no transaction is begun, and each desk may be within one then. */
 #define DOUBTS_ENOUGH 64
-#define DOUBTS_MAX    (DOUBTS_ENOUGH + 64 + 1)
+#define DOUBTS_MAX    (DOUBTS_ENOUGH + DESKS_MAX + 1)
 
 struct asker {
     struct engine *engine;
@@ -107,6 +107,26 @@ asker_main(void *context)
 }
 
 /* --- for the desk ----------------------------------------------------------------- */
+
+int
+engine_commit_begins(struct engine *engine)
+{
+    int64_t now_us = mono_now().us;
+    for (int i = 0; i < DESKS_MAX; i++) {
+        int64_t none = 0;
+        if (atomic_compare_exchange_strong(&engine->desk[i].since_us, &none, now_us))
+            return i;
+    }
+    hf_assert(false); /* there are no more threads than places */
+    return -1;
+}
+
+void
+engine_commit_ends(struct engine *engine, int place)
+{
+    hf_assert(place >= 0 && place < DESKS_MAX);
+    atomic_store(&engine->desk[place].since_us, 0);
+}
 
 bool
 engine_may_doubt(struct engine *engine)

@@ -48,6 +48,14 @@ struct pace {
     _Atomic int64_t measured_us; /* when */
 };
 
+#define DESKS_MAX 64 /* threads of the desk, as config.def has it */
+
+/* Since when a transaction may have committed and nobody was told; 0: there is none. */
+struct transacting {
+    _Atomic int64_t since_us;
+    bool hangs; /* for too long: the watch's */
+};
+
 struct engine {
     struct node *node;
     struct op_queue *queue;
@@ -63,6 +71,8 @@ struct engine {
     _Atomic int64_t trouble_us; /* when the store was last seen away */
     _Atomic bool silent;        /* engine_store_is_silent */
     _Atomic bool stopping;      /* the watch ends */
+
+    struct transacting desk[DESKS_MAX]; /* each is one thread's while it commits */
 };
 
 struct worker {
@@ -74,9 +84,8 @@ struct worker {
     bool up;           /* its connection works; counted in workers_up */
     bool in_doubt;     /* `doubt`'s outcome is not known, though its ops were told so */
     struct uuid doubt; /* a batch id */
-    _Atomic int64_t transacts_since_us; /* 0: what it ran is told to memory and feed */
-    bool hangs;                         /* for too long: the watch's */
-    uint64_t random;                    /* state of the jitter */
+    struct transacting transacting; /* until what it ran is told to memory and feed */
+    uint64_t random;                /* state of the jitter */
     struct pg *pg;
     struct warm *warm;
     int batch_max;
@@ -172,8 +181,8 @@ void *worker_main(void *context);
 void worker_doubts(struct worker *worker, const struct uuid *batch_id);
 /* Who is late from now on on account of it hears so. */
 void store_had_trouble(struct engine *engine);
-/* Memory may miss a commit of ours: what it says rests on reads from now on. So it is with peers.
- */
+/* Memory may miss a commit of ours: what it says rests on reads from now on. So it is with
+ * peers. */
 void memory_doubts(struct node *node);
 
 /* --- prepare.c ----------------------------------------------------------------- */
@@ -330,8 +339,8 @@ HF_MUST_CHECK bool keys_store(struct batch *batch);
  */
 void settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
                  bool claimed, bool ours, struct waiter_list *waiters);
-/* The rows of hold_seats of one op: granted, or what was found. committed: what was taken stands.
- */
+/* The rows of hold_seats of one op: granted, or what was found. committed: what was taken
+ * stands. */
 void settle_hold_rows(struct batch *batch, struct op *op, bool committed,
                       struct waiter_list *waiters);
 /* Arms the timer of a hold that has areas only. */
@@ -349,8 +358,8 @@ void redis_settle(struct batch *batch);
 
 /* --- tell.c --------------------------------------------------------------------------- */
 
-/* For the next tell_send; slices are borrowed until then. user: of the seat's hold, as it is now.
- */
+/* For the next tell_send; slices are borrowed until then. user: of the seat's hold, as it is
+ * now. */
 void tell_seat(struct worker *worker, const struct seat_key *key, const struct seat_view *view,
                struct slice user, enum feed_reason reason, struct db_time at);
 /* version: of the seat between the two changes. */
@@ -361,8 +370,8 @@ struct area_counts {
     int64_t held, sold, version;
 };
 void tell_area(struct worker *worker, const struct area_counts *area, struct db_time at);
-/* The transaction is committed: the feed takes in what was gathered. Before its ops are answered.
- */
+/* The transaction is committed: the feed takes in what was gathered. Before its ops are
+ * answered. */
 void tell_send(struct worker *worker);
 
 /* --- hold_view.c ---------------------------------------------------------------------- */

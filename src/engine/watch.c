@@ -6,8 +6,8 @@
  * takes anything, this thread answers those whose time is up. And so it does those that are parked
  * behind a claim, always: the claim may be that of an op with more time.
  *
- * A transaction whose answer doesn't come may have committed long ago, and its worker waits for the
- * connection's deadline. So after a while its outcome counts as not known: neither here nor at
+ * A transaction whose answer doesn't come may have committed long ago, and whoever ran it waits for
+ * the connection's deadline. So after a while its outcome counts as not known: neither here nor at
  * peers is memory trusted then.
  */
 #include "engine_internal.h"
@@ -61,20 +61,26 @@ answer_parked(struct engine *engine, struct mono_time now)
 }
 
 static void
+doubt_if_it_hangs(struct node *node, struct transacting *transacting, struct mono_time now)
+{
+    int64_t since_us = atomic_load(&transacting->since_us);
+    bool hangs = since_us != 0 && now.us - since_us > HANGS_US;
+    if (hangs == transacting->hangs)
+        return;
+    transacting->hangs = hangs;
+    if (hangs)
+        doubt_begins(node);
+    else
+        doubt_is_over(node);
+}
+
+static void
 doubt_what_hangs(struct engine *engine, struct mono_time now)
 {
-    for (int i = 0; i < engine->worker_count; i++) {
-        struct worker *worker = &engine->workers[i];
-        int64_t began_us = atomic_load(&worker->transacts_since_us);
-        bool hangs = began_us != 0 && now.us - began_us > HANGS_US;
-        if (hangs == worker->hangs)
-            continue;
-        worker->hangs = hangs;
-        if (hangs)
-            doubt_begins(engine->node);
-        else
-            doubt_is_over(engine->node);
-    }
+    for (int i = 0; i < engine->worker_count; i++)
+        doubt_if_it_hangs(engine->node, &engine->workers[i].transacting, now);
+    for (int i = 0; i < DESKS_MAX; i++)
+        doubt_if_it_hangs(engine->node, &engine->desk[i], now);
 }
 
 void *
@@ -89,6 +95,6 @@ watch_main(void *context)
         doubt_what_hangs(engine, now);
         sleep_us(LOOK_US);
     }
-    doubt_what_hangs(engine, mono_now()); /* all workers have ended */
+    doubt_what_hangs(engine, mono_now()); /* desk and workers have ended */
     return NULL;
 }

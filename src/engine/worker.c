@@ -255,7 +255,7 @@ run(struct worker *worker, int count)
         solo_run(worker, worker->ops[0]);
     else
         batch_run(worker, worker->ops, count);
-    atomic_store(&worker->transacts_since_us, 0);
+    atomic_store(&worker->transacting.since_us, 0);
     if (!pg_is_connected(worker->pg)) { /* a loss measures something else */
         store_had_trouble(worker->engine);
         return;

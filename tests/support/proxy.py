@@ -21,11 +21,12 @@ class Proxy:
         "lose the answer"   they reach the server, which answers into the void; the client is cut off.
         "lose the answer and refuse"  the same, and nobody gets a new connection from then on, until allow().
         "lose the request"  they reach nobody; both sides are cut off.
+        "keep the answer"   they reach the server; nobody is cut off, but the client hears nothing until deliver().
         "keep the request"  the client is cut off; they reach the server at deliver(), long after.
         "stall"             nobody is cut off; nothing passes on this connection until deliver().
     """
 
-    FATES = ("lose the answer", "lose the request", "keep the request", "stall")
+    FATES = ("lose the answer", "lose the request", "keep the answer", "keep the request", "stall")
 
     def __init__(self, host, port):
         self.target = (host, port)
@@ -97,6 +98,11 @@ class Proxy:
                         if how == "stall":
                             self.ambushed.set()
                             self._deliver.wait(30)
+                        elif how == "keep the answer":
+                            server.sendall(data)
+                            self.ambushed.set()
+                            self._deliver.wait(30)
+                            continue
                         elif how:
                             self._lose(how, client, server, data)
                             return

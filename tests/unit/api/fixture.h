@@ -98,6 +98,20 @@ engine_doubts(struct engine *engine, const struct uuid *batch_id)
     (void)batch_id;
 }
 
+int
+engine_commit_begins(struct engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
+void
+engine_commit_ends(struct engine *engine, int place)
+{
+    (void)engine;
+    (void)place;
+}
+
 int64_t
 engine_outstanding(struct engine *engine)
 {
