@@ -206,6 +206,8 @@ forget_everything(void *context)
         seat_maps_forget(node->maps);
     if (node->feed != NULL)
         feed_break(node->feed);
+    if (node->fanout != NULL)
+        fanout_another_postgres(node->fanout);
     warm_tier_distrust(node->tier, "Postgres is another one");
 }
 

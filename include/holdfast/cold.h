@@ -111,6 +111,8 @@ struct pg_identity *pg_identity_new(void);
 void pg_identity_free(struct pg_identity **identity);
 /* The system identifier of the server that answered last; 0: not known. */
 int64_t pg_identity_system(struct pg_identity *identity);
+/* The timeline that it wrote then; 0: not known. */
+int64_t pg_identity_timeline(struct pg_identity *identity);
 /* Called (from the connecting thread) when the server is another one than before. */
 void pg_identity_on_change(struct pg_identity *identity, void (*changed)(void *context),
                            void *context);

@@ -5,7 +5,9 @@
  * Two threads. The publisher takes records from the feed's outbox and sends them, all that wait as
  * one message (a frame), and a heartbeat (a frame without records) FANOUT_HEARTBEAT_US after the
  * last frame. The subscriber hears every node's frames, its own too, on one channel of this
- * database: "holdfast:feed:<system identifier>:<database oid>".
+ * database: "holdfast:feed:<system identifier>:<timeline>:<database oid>". So nobody hears of a
+ * database what was done in a clone of it or in its predecessor; where one node has noticed a
+ * fail-over and another one hasn't, neither hears the other, and neither is trusted.
  *
  * A frame says: which node, which incarnation, the number of its last record, when it was sent (the
  * database's clock), whether its outcome of some commit is unknown (then it may have changed what
@@ -66,8 +68,8 @@ struct fanout_node {
 };
 /* What one read of the table said. */
 struct fanout_table {
-    struct mono_time began;   /* the read */
-    int64_t system, database; /* which database it was: system identifier and oid */
+    struct mono_time began;             /* the read */
+    int64_t system, timeline, database; /* which database it was: the server's two, and its oid */
     int64_t incarnation;      /* this node's own, another one after it had to join anew */
     bool mine;                /* the table has this node under that incarnation */
     bool too_many;            /* there are more than FEED_NODES_MAX others */
@@ -78,6 +80,9 @@ struct fanout_table {
 };
 /* Before the first one nothing is told or heard. */
 void fanout_know_nodes(struct fanout *fanout, const struct fanout_table *table);
+/* Another Postgres answers now: its nodes have another channel, and until its table was read nobody
+ * is told or heard. Under the lock IDENTITY. */
+void fanout_another_postgres(struct fanout *fanout);
 /* The table can't be read: not trusted until it was. */
 void fanout_table_unreadable(struct fanout *fanout);
 /* Looks whether trust still stands: silence and age are noticed here. Every few milliseconds. */

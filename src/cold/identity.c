@@ -75,6 +75,15 @@ pg_identity_system(struct pg_identity *identity)
     return system_identifier;
 }
 
+int64_t
+pg_identity_timeline(struct pg_identity *identity)
+{
+    lock_take(&identity->lock);
+    int64_t timeline = identity->timeline;
+    lock_drop(&identity->lock);
+    return timeline;
+}
+
 /* Another server: what its predecessor said is void, its clock too. */
 static void
 announce_locked(struct pg_identity *identity, struct db_clock *clock)

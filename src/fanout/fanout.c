@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "holdfast/events.h"
 #include "holdfast/hot_table.h"
@@ -43,37 +44,52 @@ trust_or_not(struct fanout *fanout, bool trusted)
     atomic_store(&fanout->trusted, trusted);
     metric_set(METRIC_TRUSTED, trusted);
     metric_add(trusted ? METRIC_TRUST_GAINED_TOTAL : METRIC_TRUST_LOST_TOTAL, 1);
-    LOG_EVENT(LOG_INFO, trusted ? "trusted" : "not_trusted",
-              log_int("incarnation", fanout->peers.incarnation));
 }
 
-void
-fanout_judge_locked(struct fanout *fanout, struct mono_time now)
+static void
+make_true_locked(struct fanout *fanout, const struct peers_verdict *verdict)
 {
-    struct peers_verdict verdict;
-    lock_assert_held(&fanout->lock);
-    peers_judge(&fanout->peers, node_is_in_doubt(fanout->node), now, &verdict);
-    if (verdict.changed)
-        trust_or_not(fanout, verdict.trusted);
-    if (verdict.missed) {
+    if (verdict->changed)
+        trust_or_not(fanout, verdict->trusted);
+    if (verdict->missed) {
         void_memory(fanout->node);
         feed_break(fanout->node->feed); /* as above */
         metric_add(METRIC_DISTRUSTS_TOTAL, 1);
     }
     /* Last: what was missed while everybody stood still is void by now. */
-    hot_table_trust_until(fanout->node->hot, verdict.until);
-    for (int i = 0; i < verdict.lost_count; i++) {
-        LOG_EVENT(LOG_WARN, "peer_lost", log_int("incarnation", verdict.lost[i]));
-        feed_lose(fanout->node->feed, verdict.lost[i]);
-    }
+    hot_table_trust_until(fanout->node->hot, verdict->until);
+    seat_maps_trust_until(fanout->node->maps, verdict->until);
+    for (int i = 0; i < verdict->lost_count; i++)
+        feed_lose(fanout->node->feed, verdict->lost[i]);
+}
+
+static void
+say(const struct peers_verdict *verdict, int64_t incarnation)
+{
+    if (verdict->changed)
+        LOG_EVENT(LOG_INFO, verdict->trusted ? "trusted" : "not_trusted",
+                  log_int("incarnation", incarnation));
+    for (int i = 0; i < verdict->lost_count; i++)
+        LOG_EVENT(LOG_WARN, "peer_lost", log_int("incarnation", verdict->lost[i]));
+}
+
+void
+fanout_judge_and_drop(struct fanout *fanout, struct mono_time now)
+{
+    struct peers_verdict verdict;
+    lock_assert_held(&fanout->lock);
+    peers_judge(&fanout->peers, node_is_in_doubt(fanout->node), now, &verdict);
+    make_true_locked(fanout, &verdict);
+    int64_t incarnation = fanout->peers.incarnation;
+    lock_drop(&fanout->lock);
+    say(&verdict, incarnation); /* whoever reads the log may be slow */
 }
 
 void
 fanout_judge(struct fanout *fanout)
 {
     lock_take(&fanout->lock);
-    fanout_judge_locked(fanout, mono_now());
-    lock_drop(&fanout->lock);
+    fanout_judge_and_drop(fanout, mono_now());
 }
 
 bool
@@ -93,18 +109,44 @@ fanout_await_trust(struct fanout *fanout, int64_t us)
 
 /* --- the table of nodes ----------------------------------------------------------------------- */
 
+/* The channel is the database's. True: it is another one than before. */
+static bool
+name_channel_locked(struct fanout *fanout, const struct fanout_table *table)
+{
+    char name[CHANNEL_BYTES];
+    snprintf(name, sizeof(name), "holdfast:feed:%" PRIu64 ":%" PRIu64 ":%" PRIu64,
+             (uint64_t)table->system, (uint64_t)table->timeline, (uint64_t)table->database);
+    if (strcmp(name, fanout->channel) == 0)
+        return false;
+    memcpy(fanout->channel, name, sizeof(name));
+    peers_deaf(&fanout->peers); /* what was heard elsewhere proves nothing here */
+    return true;
+}
+
 void
 fanout_know_nodes(struct fanout *fanout, const struct fanout_table *table)
 {
     lock_take(&fanout->lock);
-    bool first = fanout->channel[0] == '\0';
-    snprintf(fanout->channel, sizeof(fanout->channel), "holdfast:feed:%" PRIu64 ":%" PRIu64,
-             (uint64_t)table->system, (uint64_t)table->database);
+    if (table->began.us < fanout->another_at.us) { /* it was read from the one before */
+        lock_drop(&fanout->lock);
+        return;
+    }
+    bool another = name_channel_locked(fanout, table);
     peers_know_table(&fanout->peers, table);
-    fanout_judge_locked(fanout, mono_now());
-    lock_drop(&fanout->lock);
-    if (first)
+    fanout_judge_and_drop(fanout, mono_now());
+    if (another)
         fanout_speak(fanout, true);
+}
+
+void
+fanout_another_postgres(struct fanout *fanout)
+{
+    lock_take(&fanout->lock);
+    fanout->another_at = mono_now();
+    fanout->channel[0] = '\0';
+    peers_deaf(&fanout->peers);
+    peers_table_is_unreadable(&fanout->peers);
+    fanout_judge_and_drop(fanout, fanout->another_at);
 }
 
 void
@@ -112,8 +154,7 @@ fanout_table_unreadable(struct fanout *fanout)
 {
     lock_take(&fanout->lock);
     peers_table_is_unreadable(&fanout->peers);
-    fanout_judge_locked(fanout, mono_now());
-    lock_drop(&fanout->lock);
+    fanout_judge_and_drop(fanout, mono_now());
 }
 
 bool
@@ -175,8 +216,7 @@ fanout_peers(struct fanout *fanout, struct fanout_peer *peers, int max)
     return count;
 }
 
-/* --- start and stop ------------------------------------------------------------------------------
- */
+/* --- start and stop ------------------------------------------------------------------ */
 
 static void
 fanout_free(struct fanout *fanout)

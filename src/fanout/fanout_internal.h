@@ -2,9 +2,10 @@
  * fanout_internal.h - what the files of the fan-out room share.
  *
  *   frame.c       a message of the channel, to bytes and back
- *   peers.c       who is heard, and whether anything can have been missed: plain state, `now` is
- * given publisher.c   the thread that sends records and heartbeats subscriber.c  the thread that
- * hears frames fanout.c      start, stop, trust, and what others ask
+ *   peers.c       who is heard, and whether anything can have been missed: plain state
+ *   publisher.c   the thread that sends records and heartbeats
+ *   subscriber.c  the thread that hears frames
+ *   fanout.c      start, stop, trust, and what others ask
  */
 #ifndef HOLDFAST_FANOUT_INTERNAL_H
 #define HOLDFAST_FANOUT_INTERNAL_H
@@ -121,7 +122,7 @@ struct peers_verdict {
     bool trusted;
     struct mono_time until; /* trusted: so long, if nothing is heard or read any more */
     bool changed;           /* it was not so before */
-    bool missed;  /* trusted as before, but something was missed: what memory knows is void */
+    bool missed; /* trusted as before, but something was missed: what memory knows is void */
     int lost_count;
     int64_t lost[PEERS_MAX]; /* incarnations that aren't followed any more */
 };
@@ -149,7 +150,8 @@ struct fanout {
     /* guarded by lock */
     struct lock lock; /* rank NODES */
     struct peers peers;
-    char channel[CHANNEL_BYTES]; /* "": not known yet */
+    char channel[CHANNEL_BYTES]; /* "": not known yet, or not any more */
+    struct mono_time another_at; /* when another Postgres was last seen */
 
     /* atomic, any thread */
     _Atomic bool trusted;
@@ -163,8 +165,8 @@ struct fanout {
 void fanout_speak(struct fanout *fanout, bool ask);
 /* Copies the channel. False: it is not known yet. */
 bool fanout_channel(struct fanout *fanout, char channel[CHANNEL_BYTES]);
-/* Judges under the lock, which the caller has. */
-void fanout_judge_locked(struct fanout *fanout, struct mono_time now);
+/* Judges under the lock, which the caller has; drops it, then says what came of it. */
+void fanout_judge_and_drop(struct fanout *fanout, struct mono_time now);
 
 void *publisher_main(void *context);
 void *subscriber_main(void *context);

@@ -7,6 +7,7 @@
 #include "fanout_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "holdfast/metrics.h"
 
@@ -199,15 +200,30 @@ say_farewell(struct publishing *publishing)
     put_records(late);
 }
 
+/* What was committed in one database is no news in another one: the gap says that it is missing. */
+static void
+go_to(struct publishing *publishing, const char *channel)
+{
+    uint64_t last;
+    if (strcmp(publishing->channel, channel) == 0)
+        return;
+    if (publishing->channel[0] != '\0')
+        put_records(feed_take(publishing->fanout->node->feed, SIZE_MAX, 0, &last));
+    snprintf(publishing->channel, sizeof(publishing->channel), "%s", channel);
+}
+
 /* It is known from the first read of the table on, and another one where another database answers.
  * False: this is the end. */
 static bool
 await_channel(struct publishing *publishing)
 {
     struct fanout *fanout = publishing->fanout;
+    char channel[CHANNEL_BYTES];
     while (!atomic_load(&fanout->stopping)) {
-        if (fanout_channel(fanout, publishing->channel))
+        if (fanout_channel(fanout, channel)) {
+            go_to(publishing, channel);
             return true;
+        }
         sleep_us(NO_CHANNEL_US);
     }
     return false;

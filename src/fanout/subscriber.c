@@ -47,12 +47,13 @@ static void
 take_in(struct fanout *fanout, const struct frame *frame, struct mono_time now)
 {
     struct mono_time sent_at = time_of_sending(fanout->node, frame, now);
+    enum peers_hearing hearing = PEERS_OLD;
     lock_take(&fanout->lock);
-    enum peers_hearing hearing = peers_hear(&fanout->peers, frame, sent_at, now);
+    if (strcmp(fanout->channel, fanout->listens_to) == 0) /* else it is about another database */
+        hearing = peers_hear(&fanout->peers, frame, sent_at, now);
     if (hearing == PEERS_HEARD)
         take_in_records(fanout, *frame, sent_at);
-    fanout_judge_locked(fanout, now);
-    lock_drop(&fanout->lock);
+    fanout_judge_and_drop(fanout, now);
     if (hearing == PEERS_HEARD && frame->who)
         fanout_speak(fanout, false);
 }
@@ -72,8 +73,7 @@ hear(struct fanout *fanout, struct slice message)
     }
 }
 
-/* --- the subscription --------------------------------------------------------------------------
- */
+/* --- the subscription ---------------------------------------------------------------- */
 
 static void
 subscription_changed(struct fanout *fanout, bool stands)
@@ -83,8 +83,7 @@ subscription_changed(struct fanout *fanout, bool stands)
         peers_joined(&fanout->peers);
     else
         peers_deaf(&fanout->peers);
-    fanout_judge_locked(fanout, mono_now());
-    lock_drop(&fanout->lock);
+    fanout_judge_and_drop(fanout, mono_now());
     if (stands)
         fanout_speak(fanout, true); /* what others said meanwhile was missed */
 }

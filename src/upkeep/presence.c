@@ -156,9 +156,12 @@ read_others(const struct pg_result *rows, struct fanout_table *table)
 static void
 join_anew(struct upkeep *upkeep)
 {
-    LOG_EVENT(LOG_ERROR, "name_taken_over", log_int("incarnation", upkeep->incarnation));
+    if (!upkeep->name_is_lost)
+        LOG_EVENT(LOG_ERROR, "name_taken_over", log_int("incarnation", upkeep->incarnation));
+    upkeep->name_is_lost = true;
     if (try_to_join(upkeep, (struct db_time){ 0 }) != JOIN_DONE)
         return;
+    upkeep->name_is_lost = false;
     LOG_EVENT(LOG_INFO, "joined", log_int("incarnation", upkeep->incarnation));
     feed_start(upkeep->node->feed, upkeep->incarnation);
 }
@@ -168,6 +171,7 @@ take_beat(struct upkeep *upkeep, const struct pg_result *rows, struct mono_time 
 {
     struct fanout_table table = { .began = began,
                                   .system = pg_identity_system(upkeep->node->identity),
+                                  .timeline = pg_identity_timeline(upkeep->node->identity),
                                   .database = pg_get_int(rows, 0, DATABASE),
                                   .incarnation = upkeep->incarnation,
                                   .mine = pg_get_bool(rows, 0, MINE),

@@ -32,6 +32,7 @@ struct upkeep {
 
     /* the thread's own */
     int64_t incarnation;
+    bool name_is_lost; /* another one has it, and that was told */
     struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, tickets_due, replan_due;
     struct hot_due *due; /* room for DUE_AT_ONCE */
 

@@ -397,6 +397,14 @@ pg_identity_system(struct pg_identity *identity)
     return known;
 }
 
+/* Each database of ours has an identifier of its own. */
+int64_t
+pg_identity_timeline(struct pg_identity *identity)
+{
+    (void)identity;
+    return 1;
+}
+
 void
 pg_identity_on_change(struct pg_identity *identity, void (*changed)(void *context), void *context)
 {

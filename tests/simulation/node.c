@@ -117,6 +117,8 @@ forget_everything(void *context)
     events_forget(node->events);
     seat_maps_forget(node->maps);
     feed_break(node->feed);
+    if (node->fanout != NULL)
+        fanout_another_postgres(node->fanout);
     if (node->tier != NULL)
         warm_tier_distrust(node->tier, "another Postgres");
 }

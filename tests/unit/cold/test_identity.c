@@ -40,6 +40,8 @@ another_system_or_timeline_is_another_server(void **state)
     unsigned promoted = saw(identity, 7, 2);
     assert_int_not_equal(promoted, first);
     assert_int_equal(pg_identity_generation(identity), promoted);
+    assert_int_equal(pg_identity_system(identity), 7);
+    assert_int_equal(pg_identity_timeline(identity), 2);
     assert_int_not_equal(saw(identity, 8, 2), promoted);
     assert_int_equal(changes, 2);
     pg_identity_free(&identity);

@@ -34,7 +34,7 @@ static int64_t drawn_unseen; /* incarnations that were here, and nobody heard */
 static struct member {
     struct node node;
     bool in_table;
-    int64_t incarnation;
+    int64_t incarnation, timeline;
 } members[MEMBERS];
 
 #define REDIS_OR_SKIP()                                                                            \
@@ -52,6 +52,7 @@ read_table(struct member *self)
 {
     struct fanout_table table = { .began = mono_now(),
                                   .system = 1,
+                                  .timeline = self->timeline,
                                   .database = database,
                                   .incarnation = self->incarnation,
                                   .mine = true };
@@ -258,6 +259,23 @@ what_nobody_told_breaks_the_feed(void **state)
     config.redis_url = url;
 }
 
+/* Trust that nobody moves on lapses; each judging moves on that of all memory. */
+static void
+judging_moves_the_end_of_trust_on(void **state)
+{
+    (void)state;
+    static char nothing[] = "";
+    char *url = config.redis_url;
+    config.redis_url = nothing;
+    struct member *lone = start(0);
+    await_trust(lone, true);
+    seat_maps_trust_until(lone->node.maps, mono_now());
+    fanout_judge(lone->node.fanout);
+    assert_true(seat_maps_trusted(lone->node.maps));
+    stop(lone, true);
+    config.redis_url = url;
+}
+
 static void
 two_hear_each_other(void **state)
 {
@@ -412,6 +430,32 @@ another_database_has_another_channel(void **state)
     await_known(&members[1], "A1", 1);
 }
 
+/* A standby was promoted, and the primary of before lives on: one has noticed, the other hasn't. */
+static void
+who_is_at_another_timeline_hears_nothing_until_the_other_follows(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    start_both();
+    fanout_another_postgres(members[0].node.fanout);
+    assert_false(is_trusted(&members[0])); /* at once, before it has read the new one's table */
+    hold(&members[1], "A1", 1);
+    sleep_us(100 * MS);
+    assert_false(knows(&members[0], "A1", 1));
+    members[0].timeline = 1;
+    await_trust(&members[1], false);
+    hold(&members[0], "A2", 1);
+    hold(&members[1], "A3", 1);
+    pass(300 * MS);
+    assert_false(is_trusted(&members[0]) || is_trusted(&members[1]));
+    assert_false(knows(&members[1], "A2", 1) || knows(&members[0], "A3", 1));
+    members[1].timeline = 1;
+    await_company(&members[0]);
+    await_company(&members[1]);
+    hold(&members[0], "A4", 1);
+    await_known(&members[1], "A4", 1);
+}
+
 static void
 without_redis_only_who_is_alone_is_trusted(void **state)
 {
@@ -470,6 +514,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CASE(who_is_alone_is_trusted_and_sends_no_records),
         CASE(what_nobody_told_breaks_the_feed),
+        CASE(judging_moves_the_end_of_trust_on),
         CASE(two_hear_each_other),
         CASE(a_newcomer_is_soon_trusted_and_disturbs_nobody),
         CASE(a_farewell_disturbs_nobody),
@@ -478,6 +523,7 @@ main(void)
         CASE(a_number_that_is_used_up_is_a_distrust),
         CASE(what_is_no_frame_is_counted_and_ignored),
         CASE(another_database_has_another_channel),
+        CASE(who_is_at_another_timeline_hears_nothing_until_the_other_follows),
         CASE(without_redis_only_who_is_alone_is_trusted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
