@@ -1,7 +1,10 @@
 """Several nodes on one Postgres: they race, die, freeze and drain, and no seat is ever promised twice."""
 
+import time
+
 import pytest
 
+from support.bystander import one_value
 from support.client import Client
 from support.waiting import at_once, wait_until
 
@@ -81,6 +84,30 @@ def test_a_node_that_drains_answers_what_it_was_asked(start_node, admin, check_a
     check_audit(event)
 
 
-def test_a_second_node_of_the_same_name_does_not_start(node, start_node):
+def last_incarnation(db):
+    return one_value(db, "SELECT last_value FROM node_incarnations")
+
+
+def test_a_second_node_of_the_same_name_does_not_start(node, start_node, db):
+    """Nor does it draw an incarnation: all nodes doubt what they know about one that they haven't heard."""
+    before = last_incarnation(db)
     with pytest.raises(AssertionError, match="ended with"):
         start_node(node_id=node.node_id)
+    assert last_incarnation(db) == before
+
+
+def test_a_node_whose_name_was_taken_while_it_stood_still_disturbs_nobody(node, second, start_node, db):
+    second.pause()
+    time.sleep(10.5)  # so long a row outlives its node
+    substitute = start_node(node_id=second.node_id)
+    drawn = last_incarnation(db)
+    second.resume()
+    wait_until(lambda: "name_taken_over" in second.log_text(), what="it has noticed")
+    time.sleep(2)  # it tries to have its name again, each second
+    before = node.metrics()["holdfast_distrusts_total"]
+    time.sleep(3)
+    assert last_incarnation(db) == drawn
+    assert node.metrics()["holdfast_distrusts_total"] == before
+    assert second.log_text().count("name_taken_over") == 1
+    substitute.stop()
+    wait_until(lambda: second.log_text().count('"joined"') == 2, what="it has its name again")
