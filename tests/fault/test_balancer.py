@@ -189,8 +189,8 @@ def test_a_hold_that_a_killed_node_had_is_asked_for_again_by_the_client_alone(cl
     stuck = stuck_on(killed, holds)
     killed.kill()
     for a_shot, wire in stuck.items():
-        answer = wire.answer().expect(502, "outcome_unknown")
-        assert answer.headers["Retry-After"] == "1"
+        answer = wire.answer().expect(503, "outcome_unknown")
+        assert answer.headers["Retry-After"] == "1" and answer.json["status"] == 503
         again = Wire(a_shot.node)
         again.send(a_shot.data)
         assert again.answer().status in (200, 201)

@@ -208,7 +208,7 @@ def check_broken(broken, killed_at):
     for sent_at, ended_at, answer in broken:
         assert sent_at < killed_at + 0.1 and ended_at > killed_at - 0.1, \
             f"sent {sent_at - killed_at:+.3f} s, ended {ended_at - killed_at:+.3f} s from the kill: {answer!r}"
-        assert answer is None or (answer.status, answer.code) == (502, "outcome_unknown"), answer
+        assert answer is None or (answer.status, answer.code) == (503, "outcome_unknown"), answer
 
 
 def check_sold_out(db, org, event, sale):
