@@ -50,6 +50,11 @@ void streams_close(struct streams *streams);
 void streams_stop(struct streams **streams);
 
 /*
+ * Whether one more may begin, for who has something to use up before: HF_OK, HF_DRAINING or
+ * HF_OVERLOADED. It may have changed when it does.
+ */
+HF_MUST_CHECK enum hf_status streams_admit(struct streams *streams);
+/*
  * Answers `exchange` with a stream of an event that exists; takes it if HF_OK. last_event_id: as
  * the client sent it, or empty. ends_at: when the token is over (database clock). May block on
  * Postgres through `pg` (the map is loaded): for the desk. Otherwise the exchange is still the

@@ -36,9 +36,9 @@ static void
 stream_run(struct api_call *call, struct desk_tools *tools)
 {
     struct stream_call *stream = call->state;
-    enum hf_status status = HF_OK;
+    enum hf_status status = streams_admit(tools->node->streams); /* a refusal costs no ticket */
 
-    if (call->claims.org[0] == '\0')
+    if (status == HF_OK && call->claims.org[0] == '\0')
         status = stream_ticket_use(call, tools, stream->ticket);
     if (status == HF_OK)
         status = find_event(call, tools);

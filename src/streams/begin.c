@@ -278,15 +278,32 @@ have_map(struct streams *streams, struct pg *pg, const struct audience *audience
 
 /* --- the contract -------------------------------------------------------------------- */
 
+static enum hf_status
+admit_locked(const struct streams *streams)
+{
+    if (streams->is_closed)
+        return HF_DRAINING;
+    return streams->open < streams->node->config->streams_max ? HF_OK : HF_OVERLOADED;
+}
+
+enum hf_status
+streams_admit(struct streams *streams)
+{
+    lock_take(&streams->lock);
+    enum hf_status status = admit_locked(streams);
+    lock_drop(&streams->lock);
+    return status;
+}
+
 /* HF_OK: *audience is used, and one more stream counts as open. */
 static enum hf_status
 enter_locked(struct streams *streams, struct slice org, struct slice event,
              struct audience **audience)
 {
-    if (streams->is_closed)
-        return HF_DRAINING;
-    if (streams->open >= streams->node->config->streams_max)
-        return HF_OVERLOADED;
+    enum hf_status status = admit_locked(streams);
+
+    if (status != HF_OK)
+        return status;
     *audience = audience_get_locked(streams, org, event);
     if (*audience == NULL)
         return HF_OVERLOADED;

@@ -530,6 +530,15 @@ def test_there_is_a_limit(client, event, start_node):
         stream.close()
 
 
+def test_a_refusal_costs_no_ticket(client, event, start_node):
+    small = start_node(rate_limits="off", streams_max=1)
+    mine = ticket(client, event)
+    with EventStream(client, event, node=small) as stream:
+        stream.expect(200)
+        EventStream(client, event, ticket=mine, node=small).expect(503, "overloaded")
+    EventStream(client, event, ticket=mine).expect(200).close()
+
+
 def test_watched_events_leave_room_for_the_maps_of_others(client, admin, start_node):
     """Else a few streams would keep every other event's map from being read."""
     small = start_node(rate_limits="off", maps_max=4)

@@ -373,8 +373,11 @@ there_are_limits_and_an_end(void **state)
     nobody_may_stream = true;
     assert_int_equal(try_begin("", INT64_MAX), HF_OVERLOADED);
     nobody_may_stream = false;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(streams_admit(streams), HF_OK);
         all[i] = begin("");
+    }
+    assert_int_equal(streams_admit(streams), HF_OVERLOADED);
     assert_int_equal(try_begin("", INT64_MAX), HF_OVERLOADED);
     lose(all[0]);
     turn();
@@ -385,6 +388,7 @@ there_are_limits_and_an_end(void **state)
     assert_true(was_told(another, "seat_held")); /* all that had gathered, then the end */
     assert_true(another->ended && all[1]->ended && all[2]->ended);
     assert_int_equal(streams->open, 0);
+    assert_int_equal(streams_admit(streams), HF_DRAINING);
     assert_int_equal(try_begin("", INT64_MAX), HF_DRAINING);
     for (int i = 0; i < 3; i++)
         drop(all[i]);
