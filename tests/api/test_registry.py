@@ -109,7 +109,7 @@ def test_it_tells_how_the_other_nodes_are_heard(admin, node, event, start_node):
     assert node.metrics()["holdfast_peer_heard{%s}" % name] == 1
     second.pause()
     wait_until(lambda: not told()["heard"], timeout=2)
-    assert seen()[node.node_id]["trusted"] is False
+    wait_until(lambda: seen()[node.node_id]["trusted"] is False, timeout=1)  # as soon as it is judged
     second.resume()
     wait_until(lambda: told()["heard"] and seen()[node.node_id]["trusted"], timeout=5)
 
