@@ -180,7 +180,9 @@ take_beat(struct upkeep *upkeep, const struct pg_result *rows, struct mono_time 
     read_others(rows, &table);
     metric_set(METRIC_NODES_ALIVE, table.count + 1);
     fanout_know_nodes(upkeep->node->fanout, &table);
-    if (!table.mine)
+    if (table.mine)
+        upkeep->name_is_lost = false; /* its row came back when the other one had left */
+    else
         join_anew(upkeep);
 }
 
