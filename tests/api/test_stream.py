@@ -282,6 +282,7 @@ def test_a_reader_wanders_between_nodes_while_people_buy(client, other, admin, n
     buyers = [threading.Thread(target=buy, args=(user, at)) for user, at in ((client, node), (other, second))]
     stream, events = EventStream(client, event), []
     stream.expect(200).next()
+    await_whole(stream)
     for buyer in buyers:
         buyer.start()
     turns = 0
