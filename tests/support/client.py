@@ -3,12 +3,12 @@
 import functools
 import http.client
 import json as json_module
-import select
 import socket
 import threading
 import uuid
 
 from support import tokens
+from support.waiting import something_has_come
 
 TIMEOUT_S = 30
 
@@ -190,8 +190,7 @@ def closed_by_peer(connection):
     """Whether an idle connection has something to read: only its end can be that."""
     if connection.sock is None:
         return False
-    readable, _, _ = select.select([connection.sock], [], [], 0)
-    return bool(readable)
+    return something_has_come(connection.sock)
 
 
 def raw(node, data, timeout=5):

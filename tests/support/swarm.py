@@ -26,6 +26,7 @@ import socket
 import time
 
 from support.client import Answer
+from support.waiting import something_has_come
 
 CHUNK_BYTES = 262144
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -121,8 +122,7 @@ class Wire:
 
     def silent(self):
         """Whether nothing has come."""
-        readable, _, _ = select.select([self.socket], [], [], 0)
-        return not readable and not self._received
+        return not something_has_come(self.socket) and not self._received
 
     def answer(self, timeout=30):
         self.socket.settimeout(timeout)

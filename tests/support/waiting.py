@@ -1,6 +1,7 @@
 """Waiting for what is to happen, and making many things happen at once."""
 
 import concurrent.futures
+import select
 import threading
 import time
 
@@ -28,3 +29,10 @@ def at_once(count, function):
 
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         return [future.result() for future in [pool.submit(one, index) for index in range(count)]]
+
+
+def something_has_come(sock):
+    """Whether a socket can be read, be it its end; whatever its descriptor's number."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
