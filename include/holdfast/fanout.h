@@ -93,6 +93,8 @@ void fanout_judge(struct fanout *fanout);
  */
 bool fanout_await_trust(struct fanout *fanout, int64_t us);
 bool fanout_is_trusted(struct fanout *fanout);
+/* Trusted, and no other node is there that could be killed between its commit and its telling. */
+bool fanout_is_alone(struct fanout *fanout);
 
 /* One peer, as /metrics and the registry show it. */
 struct fanout_peer {

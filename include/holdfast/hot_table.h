@@ -62,6 +62,7 @@ struct seat_view {
     uint64_t user_hash;        /* hash_seeded of the user id; 0: nobody */
     struct db_time held_until; /* 0 unless held */
     int64_t version;
+    struct mono_time began; /* what memory tells: when the read or commit it rests on began */
 };
 
 struct hot_table_limits {

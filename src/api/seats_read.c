@@ -15,6 +15,7 @@
 
 #include "api_internal.h"
 #include "events_internal.h"
+#include "holdfast/fanout.h"
 #include "holdfast/metrics.h"
 #include "holdfast/warm_repair.h"
 
@@ -123,6 +124,20 @@ key_of(const struct api_call *call)
 
 /* --- memory ------------------------------------------------------------------------------- */
 
+/*
+ * Who was told that a seat is his must not be shown it free for long. A node that is killed after
+ * its answer and before it told the others is missed only when it has been silent for a while: so
+ * beside other nodes memory calls a seat free only as long as it would refuse without trust.
+ */
+static bool
+memory_may_say(struct api *api, const struct seat_view *view, struct mono_time now)
+{
+    if (view->status == SEAT_AVAILABLE)
+        return now.us - view->began.us < api->node->config->hot_lease ||
+               fanout_is_alone(api->node->fanout);
+    return view->status != SEAT_REMOVED;
+}
+
 /* True: *seat is what memory may say to this caller. */
 static bool
 find_in_memory(struct api *api, struct api_call *call, struct shown_seat *seat)
@@ -135,7 +150,7 @@ find_in_memory(struct api *api, struct api_call *call, struct shown_seat *seat)
 
     if (!db_clock_read(api->node->clock, mono, &now, &error_us) ||
         !hot_table_read(api->node->hot, &key, now, error_us, mono, &view) ||
-        view.status == SEAT_REMOVED)
+        !memory_may_say(api, &view, mono))
         return false;
     struct slice user = call_user(call);
     if ((view.status == SEAT_HELD || view.status == SEAT_SOLD) &&

@@ -49,6 +49,7 @@ trust_or_not(struct fanout *fanout, bool trusted)
 static void
 make_true_locked(struct fanout *fanout, const struct peers_verdict *verdict)
 {
+    atomic_store(&fanout->alone, verdict->alone);
     if (verdict->changed)
         trust_or_not(fanout, verdict->trusted);
     if (verdict->missed) {
@@ -96,6 +97,12 @@ bool
 fanout_is_trusted(struct fanout *fanout)
 {
     return atomic_load_explicit(&fanout->trusted, memory_order_relaxed);
+}
+
+bool
+fanout_is_alone(struct fanout *fanout)
+{
+    return atomic_load_explicit(&fanout->alone, memory_order_relaxed);
 }
 
 bool

@@ -120,6 +120,7 @@ void peers_garbled(struct peers *peers, int64_t incarnation);
 
 struct peers_verdict {
     bool trusted;
+    bool alone;             /* trusted, and there is nobody to be heard */
     struct mono_time until; /* trusted: so long, if nothing is heard or read any more */
     bool changed;           /* it was not so before */
     bool missed; /* trusted as before, but something was missed: what memory knows is void */
@@ -155,6 +156,7 @@ struct fanout {
 
     /* atomic, any thread */
     _Atomic bool trusted;
+    _Atomic bool alone; /* and there is nobody to be heard */
     _Atomic bool speak; /* a frame is wanted at once */
     _Atomic bool ask;   /* and it shall ask the others for one */
     _Atomic bool stopping;

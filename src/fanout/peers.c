@@ -316,18 +316,21 @@ has_to_be_heard(const struct peer *peer)
 }
 
 static bool
+anybody_is_there(const struct peers *peers)
+{
+    for (int i = 0; i < peers->count; i++)
+        if (has_to_be_heard(&peers->peer[i]))
+            return true;
+    return false;
+}
+
+static bool
 all_are_heard(const struct peers *peers, struct mono_time now)
 {
-    bool anybody = false;
-    for (int i = 0; i < peers->count; i++) {
-        const struct peer *peer = &peers->peer[i];
-        if (!has_to_be_heard(peer))
-            continue;
-        if (!peer_is_whole(peer, now))
+    for (int i = 0; i < peers->count; i++)
+        if (has_to_be_heard(&peers->peer[i]) && !peer_is_whole(&peers->peer[i], now))
             return false;
-        anybody = true;
-    }
-    return !anybody || (peers->subscribed && is_recent(peers->own_at, now));
+    return !anybody_is_there(peers) || (peers->subscribed && is_recent(peers->own_at, now));
 }
 
 static bool
@@ -387,6 +390,7 @@ peers_judge(struct peers *peers, bool in_doubt, struct mono_time now, struct pee
     tell_lost(peers, verdict);
     forget_the_gone(peers);
     verdict->trusted = may_trust(peers, in_doubt, now);
+    verdict->alone = verdict->trusted && !anybody_is_there(peers);
     verdict->until = trusted_until(peers);
     verdict->changed = verdict->trusted != peers->trusted;
     verdict->missed = verdict->trusted && !verdict->changed && peers->missed;

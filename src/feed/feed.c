@@ -389,6 +389,17 @@ true_at(const struct told_at *at, const struct feed_change *change)
     return judged_us < at->sent.us ? (struct mono_time){ judged_us } : at->sent;
 }
 
+/*
+ * From when on memory may rest on it. A peer's word that a seat is free ends what was believed, and
+ * says no more: the peer that sold it next may have been killed before it told us, and its buyer
+ * must not be shown a free seat. Who asks hears it from Postgres.
+ */
+static struct mono_time
+rests_on(const struct told_at *at, const struct feed_change *change)
+{
+    return change->status == SEAT_AVAILABLE ? (struct mono_time){ INT64_MIN } : true_at(at, change);
+}
+
 /* A peer's change: what the teller of our own has done itself. */
 static void
 learn_locked(struct feed *feed, const struct feed_change *change, const struct told_at *at)
@@ -398,7 +409,7 @@ learn_locked(struct feed *feed, const struct feed_change *change, const struct t
     if (change->kind == FEED_SEAT) {
         struct seat_key key = { change->org, change->event, change->item };
         struct seat_view view = feed_view(change);
-        hot_table_learn(node->hot, &key, &view, true_at(at, change), false);
+        hot_table_learn(node->hot, &key, &view, rests_on(at, change), false);
     } else if (change->kind == FEED_EVENT) {
         events_outdated(node->events, change->org, change->event, change->version);
     }

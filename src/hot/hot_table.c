@@ -154,6 +154,7 @@ seat_tell(const struct hot_seat *seat, struct seat_view *view)
         .user_hash = seat->user_hash,
         .held_until = seat->held_until,
         .version = seat->version,
+        .began = seat->began,
     };
 }
 

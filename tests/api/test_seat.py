@@ -52,6 +52,19 @@ def test_memory_answers_what_it_knows(client, other, event):
     assert answer.headers["X-Holdfast-Tier"] == "hot" and answer.json["status"] == "held"
 
 
+def test_beside_other_nodes_memory_calls_a_seat_free_for_a_second_only(client, other, event, start_node):
+    """One that is killed after its answer and before it told the others must not leave its buyer a free seat."""
+    third = other.at(start_node())
+    hold = client.held(event, "A-1")
+    wait_until(lambda: third.seat(event, "A-1").headers["X-Holdfast-Tier"] == "hot", what="it was told of the hold")
+    client.cancel(hold["hold_id"]).expect(200)
+    wait_until(lambda: third.seat_status(event, "A-1") == "available", what="it was told of the end")
+    for _ in range(2):
+        time.sleep(HOT_LEASE_S + 0.1)
+        answer = third.seat(event, "A-1")
+        assert (answer.json["status"], answer.headers["X-Holdfast-Tier"]) == ("available", "postgres")
+
+
 def test_each_answer_says_the_truth_after_a_change(client, other, event, db, org):
     for step in (lambda: client.held(event, "A-1"), lambda: client.extend(hold_of(client, event)),
                  lambda: client.cancel(hold_of(client, event)), lambda: other.held(event, "A-1"),
