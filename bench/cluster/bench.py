@@ -1,8 +1,9 @@
 """cluster: holds per second with one, two and three nodes on one Postgres and one Redis, all on the same cores.
 
-A second node brings no second machine here, so it can only cost: smaller batches, messages to tell the other what was
-sold, messages to hear. The ratio says what two nodes keep of one node's rate. The load doesn't go through a balancer,
-which would take its share of the same cores: each node has a wrk of its own, with its part of connections and seats.
+A second node brings no second machine here, so it can only cost: messages to tell the other what was sold, messages
+to hear. The workers that suit these cores are shared out among the nodes (three have one each). The ratio says what two
+nodes keep of one node's rate. The load doesn't go through a balancer, which would take its share of the same cores:
+each node has a wrk of its own, with its part of connections and seats.
 
 Rates and CPU time are taken from the nodes' counters and from /proc between two moments in which every wrk is running.
 """
@@ -20,6 +21,7 @@ from support.waiting import wait_until
 HERE = pathlib.Path(__file__).resolve().parent
 NODES = (1, 2, 3)
 CONNECTIONS = 258   # divides by each of them
+WORKERS = 2         # of all nodes together: they suit the cores, and as many more only make the batches smaller
 APART_S = 3         # one wrk may begin, and so end, so much later than another
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PARTS = ("Postgres", "Redis", "nodes", "load")
@@ -59,7 +61,7 @@ def sentence(sample):
 
 def measure(context, count, number):
     url = context.fresh_house()
-    nodes = [context.node(url) for _ in range(count)]
+    nodes = [context.node(url, workers=max(1, WORKERS // count)) for _ in range(count)]
     try:
         for node in nodes:
             node.start()
