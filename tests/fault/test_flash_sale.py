@@ -22,6 +22,8 @@ from support.tables import query, seat_statuses
 from support.truth import assert_told_is_true
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 # The last number: so many free seats are the front rows.
 SEATS, CONNECTIONS, FRONT = (20_000, 2_000, 1_000) if LONG else (3_000, 300, 300)
 PAGES = 4            # seat maps that are looked at; many look at the same

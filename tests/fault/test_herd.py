@@ -8,6 +8,8 @@ from support.house import House
 from support.swarm import hold_shot, tally, volley
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 HERD = 10_000
 
 

@@ -18,6 +18,8 @@ from support.node import Node, verify
 from support.swarm import allow_descriptors, ask, drive, hold_shot, pause, shot, volley
 from support.waiting import at_once, wait_until
 
+pytestmark = pytest.mark.alone
+
 REQUEST_TIMEOUT_S = 1.5
 REQUEST_TIMEOUT = f"{1000 * REQUEST_TIMEOUT_S:.0f}ms"
 SLACK_S = 0.5  # of a busy machine, for the way there and back

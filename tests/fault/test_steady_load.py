@@ -13,6 +13,8 @@ from support.house import LONG, House, redis_is_used
 from support.load import LOST, STORE_AWAY, SteadyLoad
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 CONNECTIONS, SEATS_EACH = 200, 5
 PACE_S = 0.0 if LONG else 0.8
 MEASURED_S = 10 if LONG else 2
