@@ -41,6 +41,8 @@ struct node {
     struct streams *streams;
     struct engine *engine;
     struct desk *desk;
+    struct payments *payments;
+    struct delivery *delivery;
     _Atomic int64_t doubts; /* transactions whose outcome is being asked for */
 };
 
@@ -89,9 +91,9 @@ void engine_store_is_silent(struct engine *engine, bool silent);
 void engine_doubts(struct engine *engine, const struct uuid *batch_id);
 bool engine_may_doubt(struct engine *engine);
 /*
- * A thread of the desk is about to send COMMIT; and it knows the outcome, or has told engine_doubts.
- * What it committed nobody knows in between, so memory is doubted here and at peers when that takes
- * long. The place that the first returns is the second's.
+ * A thread of the desk is about to send COMMIT; and it knows the outcome, or has told
+ * engine_doubts. What it committed nobody knows in between, so memory is doubted here and at peers
+ * when that takes long. The place that the first returns is the second's.
  */
 HF_MUST_CHECK int engine_commit_begins(struct engine *engine);
 void engine_commit_ends(struct engine *engine, int place);

@@ -11,8 +11,8 @@
  *
  * A frame says: which node, which incarnation, the number of its last record, when it was sent (the
  * database's clock), whether its outcome of some commit is unknown (then it may have changed what
- * it can't tell yet), and its records. Redis loses frames: when it doesn't take one, the numbers are
- * used up all the same, so that everybody sees the gap.
+ * it can't tell yet), and its records. Redis loses frames: when it doesn't take one, the numbers
+ * are used up all the same, so that everybody sees the gap.
  *
  * TRUST. Memory refuses without a lease while nothing can have been missed: the table of nodes in
  * Postgres was read at most 2 s ago and has this very incarnation, this node is in no doubt about a
@@ -52,7 +52,8 @@ struct fanout; /* opaque */
 struct node;
 
 /* Starts both threads; the node has joined as `incarnation` and node->feed is started. NULL: error
- * says why. Without Redis (redis_url empty) it runs, hears nobody and is trusted only while alone. */
+ * says why. Without Redis (redis_url empty) it runs, hears nobody and is trusted only while alone.
+ */
 struct fanout *fanout_start(struct node *node, int64_t incarnation, char *error,
                             size_t error_bytes);
 /*
@@ -70,9 +71,9 @@ struct fanout_node {
 struct fanout_table {
     struct mono_time began;             /* the read */
     int64_t system, timeline, database; /* which database it was: the server's two, and its oid */
-    int64_t incarnation;      /* this node's own, another one after it had to join anew */
-    bool mine;                /* the table has this node under that incarnation */
-    bool too_many;            /* there are more than FEED_NODES_MAX others */
+    int64_t incarnation;                /* this node's own, another one after it had to join anew */
+    bool mine;                          /* the table has this node under that incarnation */
+    bool too_many;                      /* there are more than FEED_NODES_MAX others */
     int64_t newest; /* the last incarnation that was ever drawn: moved, somebody was here, be it for
                        a moment */
     int count;

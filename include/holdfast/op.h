@@ -34,7 +34,14 @@ enum op_kind {
     OP_TRANSFER, /* to to_user */
     OP_PATCH,    /* add `seats`, release `drop`, set `areas` */
     OP_EXPIRE,   /* the hold's time may have come; by the node itself */
-    OP_ANSWER    /* the answer is ready (status set): only keep it for the Idempotency-Key */
+
+    /* Of a checkout: each a transaction of its own, all or nothing. */
+    OP_CHECKOUT_START,  /* of `holds`, or of all that user has there */
+    OP_CHECKOUT_CANCEL, /* releases its holds */
+    OP_PAY,             /* stores the intent, marks its holds as in payment */
+    OP_PAY_SETTLE,      /* what became of the payment: sells, releases, or takes the mark back */
+
+    OP_ANSWER /* the answer is ready (status set): only keep it for the Idempotency-Key */
 };
 
 enum hold_status { HOLD_ACTIVE, HOLD_CONVERTED, HOLD_EXPIRED, HOLD_CANCELLED };
@@ -81,6 +88,52 @@ struct hold_view {
     struct hold_line *lines;
 };
 
+enum checkout_status {
+    CHECKOUT_OPEN,
+    CHECKOUT_PAYING,
+    CHECKOUT_COMPLETED,
+    CHECKOUT_CANCELLED,
+    CHECKOUT_FAILED
+};
+const char *checkout_status_word(enum checkout_status status); /* "open", ... */
+bool checkout_status_parse(struct slice word, enum checkout_status *status);
+
+enum intent_status {
+    INTENT_PROCESSING,
+    INTENT_PENDING,
+    INTENT_SUCCEEDED,
+    INTENT_FAILED,
+    INTENT_EXPIRED, /* nobody said that it was paid, in time */
+    INTENT_REFUND_REQUIRED,
+    INTENT_VOID /* the provider couldn't be asked */
+};
+const char *intent_status_word(enum intent_status status); /* "processing", ... */
+bool intent_status_parse(struct slice word, enum intent_status *status);
+
+/* What is known of a payment. */
+enum payment_outcome {
+    PAYMENT_PAID,
+    PAYMENT_DECLINED,
+    PAYMENT_UNDECIDED, /* the provider has taken it on and will tell by webhook */
+    PAYMENT_UNREACHED, /* it was never asked, for certain: the mark is taken back */
+    PAYMENT_TIMED_OUT /* payment_timeout has passed, and the provider doesn't say that it is paid */
+};
+
+/* A checkout, as Postgres had it. Everything lives in the op's arena. */
+struct checkout_view {
+    struct uuid checkout_id;
+    struct slice event, user;
+    enum checkout_status status;
+    int64_t amount;
+    char currency[4];
+    struct db_time expires_at; /* the earliest end of its holds */
+    int hold_count;
+    struct hold_view **holds;
+    bool has_intent;
+    struct uuid intent_id;
+    enum intent_status intent_status;
+};
+
 enum op_tier { TIER_HOT, TIER_REDIS, TIER_POSTGRES };
 
 /* What the engine does with an op after a transaction. */
@@ -116,7 +169,16 @@ struct op {
     const char *reason; /* why it is released: "user_cancelled", ...; static text */
     int32_t seconds;    /* hold: ttl (0: the policy's); extend: by how much (0: the policy's) */
     struct slice to_user;
-    bool keyed; /* has an Idempotency-Key */
+    struct slice client_ip, user_agent; /* from where; empty: the system */
+    struct uuid checkout_id;            /* OP_CHECKOUT_*, OP_PAY; for _START the new one's id */
+    int hold_count;                     /* OP_CHECKOUT_START: the holds named; 0: all active ones */
+    struct uuid *holds;
+    struct uuid intent_id;        /* OP_PAY: the new one's id; OP_PAY_SETTLE */
+    const char *provider;         /* OP_PAY: its name; static text */
+    struct slice method;          /* OP_PAY: payment_method */
+    enum payment_outcome outcome; /* OP_PAY_SETTLE */
+    struct slice provider_key;    /* OP_PAY_SETTLE: of the webhook that said so; empty: none */
+    bool keyed;                   /* has an Idempotency-Key */
     struct slice key, key_method, key_path;
     uint8_t key_digest[32];              /* SHA-256 of method, path and body */
     struct mono_time received, deadline; /* each op has one */
@@ -130,13 +192,14 @@ struct op {
 
     /* --- result: filled by the engine before finish ----------------------- */
     enum hf_status status;
-    enum op_tier tier;            /* who knew */
-    bool same;                    /* nothing was changed: it was so already */
-    int changed;                  /* how many seats and areas of a hold a change of it changed */
-    struct hold_view *hold;       /* NULL when there is none to show */
-    int32_t retry_after_s;        /* 0: none */
-    char detail[OP_DETAIL_BYTES]; /* a sentence, or empty */
-    const char *field;            /* the field that is wrong; static text, or NULL */
+    enum op_tier tier;              /* who knew */
+    bool same;                      /* nothing was changed: it was so already */
+    int changed;                    /* how many seats and areas of a hold a change of it changed */
+    struct hold_view *hold;         /* NULL when there is none to show */
+    struct checkout_view *checkout; /* the same, of OP_CHECKOUT_* and OP_PAY* */
+    int32_t retry_after_s;          /* 0: none */
+    char detail[OP_DETAIL_BYTES];   /* a sentence, or empty */
+    const char *field;              /* the field that is wrong; static text, or NULL */
 
     /* --- engine's own ------------------------------------------------------ */
     struct op *next;             /* queue */

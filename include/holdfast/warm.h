@@ -102,8 +102,7 @@ enum warm_heard {
  * Waits up to wait_us for a message. A connection that says nothing is PINGed and given up when no
  * reply comes (redis_timeout_ms), so that a dead one is known within half a second.
  */
-enum warm_heard warm_listen(struct warm_listener *listener, int64_t wait_us,
-                            struct slice *message);
+enum warm_heard warm_listen(struct warm_listener *listener, int64_t wait_us, struct slice *message);
 
 /* GET of one seat's key for a read. True: *json_out (caller frees with free()) has the value. */
 bool warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
