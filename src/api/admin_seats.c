@@ -6,14 +6,12 @@
  * transaction of its own, and then skipped as contended.
  */
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api_internal.h"
 #include "events_internal.h"
 #include "holdfast/thread.h"
 
-#define SEATS_MAX        10000
 #define REASON_BYTES_MAX 500
 #define ROUNDS_MAX       4 /* the first, and again after 10, 20 and 40 ms */
 
@@ -48,69 +46,6 @@ struct admin_seats {
 
 /* --- reading the body ------------------------------------------------------------------ */
 
-static int
-compare_slices(const void *left, const void *right)
-{
-    const struct slice *a = left;
-    const struct slice *b = right;
-    size_t least = a->len < b->len ? a->len : b->len;
-    int order = memcmp(a->ptr, b->ptr, least);
-
-    return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
-}
-
-/* The seat that is in the list twice, or NULL. Sorts the list: rows are locked in key order. */
-static const struct slice *
-find_double(struct slice *seats, int count)
-{
-    qsort(seats, (size_t)count, sizeof(*seats), compare_slices);
-    for (int i = 1; i < count; i++) {
-        if (slice_equal(seats[i - 1], seats[i]))
-            return &seats[i];
-    }
-    return NULL;
-}
-
-/* False: the call is answered. */
-static bool
-read_seats(struct admin_seats *admin, const cJSON *list)
-{
-    struct api_call *call = admin->call;
-    const cJSON *item;
-    int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
-
-    if (count < 1 || count > SEATS_MAX) {
-        respond_field_error(call, "seat_ids", "is not a list of 1 to 10000 seats");
-        return false;
-    }
-    admin->seats = arena_alloc(&call->arena, (size_t)count * sizeof(*admin->seats));
-    admin->skipped = arena_alloc(&call->arena, (size_t)count * sizeof(*admin->skipped));
-    if (admin->seats == NULL || admin->skipped == NULL) {
-        respond_refusal(call, HF_OVERLOADED, NULL);
-        return false;
-    }
-    cJSON_ArrayForEach(item, list)
-    {
-        if (!cJSON_IsString(item)) {
-            respond_field_error(call, "seat_ids", "has something that is no text");
-            return false;
-        }
-        struct slice seat = slice_of(item->valuestring);
-        if (!id_is_valid(seat)) {
-            respond_bad_id(call, "seat_ids");
-            return false;
-        }
-        admin->seats[admin->seat_count++] = seat;
-    }
-    const struct slice *twice = find_double(admin->seats, admin->seat_count);
-    if (twice != NULL) {
-        struct seat_error error = { *twice, HF_DUPLICATE_SEAT };
-        respond_problem(call, HF_DUPLICATE_SEAT,
-                        &(struct problem){ .seats = &error, .seat_count = 1 });
-    }
-    return twice == NULL;
-}
-
 /* False: the call is answered. */
 static bool
 read_body(struct admin_seats *admin)
@@ -141,7 +76,13 @@ read_body(struct admin_seats *admin)
     }
     admin->event = slice_of(event->valuestring);
     admin->reason = has_reason ? slice_of(reason->valuestring) : SLICE_EMPTY;
-    return read_seats(admin, seats);
+    admin->seats = seat_ids_read(call, seats, &admin->seat_count);
+    if (admin->seats == NULL)
+        return false;
+    admin->skipped = arena_alloc(&call->arena, (size_t)admin->seat_count * sizeof(*admin->skipped));
+    if (admin->skipped == NULL)
+        respond_refusal(call, HF_OVERLOADED, NULL);
+    return admin->skipped != NULL;
 }
 
 /* --- one round -------------------------------------------------------------------------- */

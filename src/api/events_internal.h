@@ -7,6 +7,7 @@
  *   events_put.c     PUT of an event (events_body.c reads its body, events_put.h is between them)
  *   events_read.c    GET of one and of all
  *   csv.c, import_rows.c, import.c         seats from a CSV file
+ *   seat_ids.c       the seats that an administrator's request names
  *   seats_tell.c     what a transaction changed, told to memory, streams and peers
  */
 #ifndef HOLDFAST_EVENTS_INTERNAL_H
@@ -155,6 +156,15 @@ HF_MUST_CHECK bool seat_batch_send(struct pg *pg, const struct seat_batch *batch
                                    const struct seat_origin *origin, struct seat_changes *changes);
 /* Columns of change_seats, for seats_tell. */
 extern const struct seat_columns seat_change_columns;
+
+/* --- seat_ids.c ----------------------------------------------------------------- */
+
+/*
+ * The seats of `list` (the field seat_ids), in the order of their keys, in the call's arena. NULL: it
+ * is no list of valid ids, none of them twice; the call is answered.
+ */
+HF_MUST_CHECK struct slice *seat_ids_read(struct api_call *call, const struct cJSON *list,
+                                          int *count);
 
 /* --- seats_tell.c --------------------------------------------------------------- */
 
