@@ -24,8 +24,8 @@ Violation = collections.namedtuple("Violation", "kind org event subject detail")
 Violation.__str__ = lambda v: f"{v.kind}: {v.org}/{v.event}/{v.subject}: {v.detail}"
 
 Entry = collections.namedtuple("Entry", "org event seat version action hold user at until reason id")
-SeatRow = collections.namedtuple("SeatRow", "org event seat version status hold user until")
-Line = collections.namedtuple("Line", "org event seat hold user status until")
+SeatRow = collections.namedtuple("SeatRow", "org event seat version status hold user until paying")
+Line = collections.namedtuple("Line", "org event seat hold user status until paying")
 # `seat` is the area's id in these: both kinds of story are read and joined alike.
 AreaEntry = collections.namedtuple("AreaEntry", "org event seat version action hold quantity at until reason id")
 AreaRow = collections.namedtuple("AreaRow", "org event seat version capacity held sold")
@@ -75,7 +75,7 @@ def entries_of(cursor, org, event):
 def seats_of(cursor, org, event):
     scope, parameters = of_scope(org, event)
     return rows(cursor, SeatRow, f"""
-        SELECT org_id, event_id, seat_id, version, status::text, hold_id::text, user_id, held_until
+        SELECT org_id, event_id, seat_id, version, status::text, hold_id::text, user_id, held_until, in_payment
         FROM seats WHERE true{scope}
         ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C" """, parameters)
 
@@ -83,7 +83,7 @@ def seats_of(cursor, org, event):
 def lines_of(cursor, org, event):
     scope, parameters = of_scope(org, event)
     return rows(cursor, Line, f"""
-        SELECT org_id, event_id, seat_id, hold_id::text, user_id, status::text, held_until
+        SELECT org_id, event_id, seat_id, hold_id::text, user_id, status::text, held_until, in_payment
         FROM seat_holds WHERE seat_id IS NOT NULL{scope}
         ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C" """, parameters)
 
@@ -147,6 +147,7 @@ class Story:
     hold: str = None
     user: str = None
     until: object = None
+    paying: bool = False  # from payment_started on the hold's end ends nothing, and only the payment's own end may
     last_at: object = None
     ends: dict = dataclasses.field(default_factory=dict)  # hold -> per take, the statuses its line may have
     violations: list = dataclasses.field(default_factory=list)
@@ -155,7 +156,7 @@ class Story:
         self.violations.append(Violation(kind, *self.key, detail))
 
     def free(self, status="available"):
-        self.status, self.hold, self.user, self.until = status, None, None, None
+        self.status, self.hold, self.user, self.until, self.paying = status, None, None, None, False
 
 
 def tell(key, entries):
@@ -208,6 +209,12 @@ def same_hold(story, entry):
         story.wrong("wrong_hold", f"{entry.action} at version {entry.version} names {entry.hold}, not {story.hold}")
 
 
+def not_paying(story, entry, paying):
+    """What a payment keeps everybody else from doing."""
+    if paying:
+        story.wrong("in_payment", f"{entry.action} at version {entry.version} on {entry.hold}, which is in payment")
+
+
 def still_alive(story, entry):
     """A grant on a hold is judged before its end."""
     if story.until is not None and entry.at >= story.until:
@@ -228,6 +235,7 @@ def hold_extended(story, entry):
     if not legal(story, entry, "held"):
         return
     same_hold(story, entry)
+    not_paying(story, entry, story.paying)
     still_alive(story, entry)
     if entry.until is None or (story.until is not None and entry.until < story.until):
         story.wrong("shortened", f"extended from {story.until} to {entry.until}")
@@ -238,6 +246,7 @@ def hold_changed(story, entry):
     if not legal(story, entry, "held"):
         return
     same_hold(story, entry)
+    not_paying(story, entry, story.paying)
     still_alive(story, entry)
     if entry.until != story.until:
         story.wrong("end_moved", f"hold_changed moved the end from {story.until} to {entry.until}")
@@ -248,15 +257,36 @@ def hold_transferred(story, entry):
     if not legal(story, entry, "held"):
         return
     same_hold(story, entry)
+    not_paying(story, entry, story.paying)
     still_alive(story, entry)
     story.user = entry.user
+
+
+def payment_started(story, entry):
+    if not legal(story, entry, "held"):
+        return
+    same_hold(story, entry)
+    not_paying(story, entry, story.paying)
+    still_alive(story, entry)
+    story.paying = True
+
+
+def payment_stopped(story, entry):
+    """The mark is taken back; the end of the hold counts again."""
+    if not legal(story, entry, "held"):
+        return
+    same_hold(story, entry)
+    if not story.paying:
+        story.wrong("illegal_step", f"payment_stopped at version {entry.version}, and no payment had started")
+    story.paying = False
 
 
 def seat_sold(story, entry):
     if legal(story, entry, "held"):
         same_hold(story, entry)
-        still_alive(story, entry)
-    story.status, story.hold, story.until = "sold", entry.hold, None
+        if not story.paying:
+            still_alive(story, entry)
+    story.status, story.hold, story.until, story.paying = "sold", entry.hold, None, False
     end_take(story, entry.hold, {"converted"})
 
 
@@ -264,6 +294,7 @@ def seat_released(story, entry):
     if legal(story, entry, "held", "sold"):
         same_hold(story, entry)
         check_reason(story, entry)
+        not_paying(story, entry, story.paying and entry.reason != "payment_failed")
     end_take(story, story.hold, {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"})
     story.free()
 
@@ -311,8 +342,8 @@ def seat_changed(story, entry):
 
 
 STEPS = {step.__name__: step for step in (
-    seat_held, hold_extended, hold_changed, hold_transferred, seat_sold, seat_released, seat_blocked, seat_unblocked,
-    seat_removed, seat_added, seat_changed)}
+    seat_held, hold_extended, hold_changed, hold_transferred, payment_started, payment_stopped, seat_sold, seat_released,
+    seat_blocked, seat_unblocked, seat_removed, seat_added, seat_changed)}
 
 
 # --- the end of the story ------------------------------------------------------------------------------------
@@ -327,7 +358,7 @@ def check_end(story, seat_rows, lines):
     told = "available" if story.status == "absent" else story.status
     for what, tale, row in (("status", told, seat.status), ("version", story.version, seat.version),
                             ("hold_id", story.hold, seat.hold), ("held_until", story.until, seat.until),
-                            ("user_id", story.user, seat.user)):
+                            ("user_id", story.user, seat.user), ("in_payment", story.paying, seat.paying)):
         if tale != row:
             story.wrong("final_state", f"{what}: the audit log ends with {tale}, seats has {row}")
     check_lines(story, seat, lines)
@@ -342,8 +373,8 @@ def check_lines(story, seat, lines):
     if wanted and len(own) != 1:
         story.wrong("line_missing", f"{seat.status} by {seat.hold}, which has {len(own)} {wanted} lines for it")
     for line in own:
-        if line.user != seat.user or (wanted == "active" and line.until != seat.until):
-            story.wrong("line_differs", f"seats: {seat.user} until {seat.until}; line: {line.user} until {line.until}")
+        if line.user != seat.user or (wanted == "active" and (line.until, line.paying) != (seat.until, seat.paying)):
+            story.wrong("line_differs", f"seats: {seat}; line: {line}")
     for hold in {line.hold for line in lines} - story.ends.keys():
         story.wrong("line_unknown", f"a line of {hold}, which no audit row took")
     for hold, takes in story.ends.items():
@@ -372,6 +403,7 @@ class AreaStory(Story):
 
     held: dict = dataclasses.field(default_factory=dict)  # hold -> (quantity, until)
     sold: dict = dataclasses.field(default_factory=dict)  # hold -> quantity
+    payers: set = dataclasses.field(default_factory=set)  # the holds that are in payment
 
 
 def tell_area(key, entries):
@@ -400,16 +432,30 @@ def area_held(story, entry):
 
 def area_kept(story, entry, quantity, until):
     """Extended, changed or transferred: the quantity stays unless the row says otherwise."""
+    not_paying(story, entry, entry.hold in story.payers)
     if entry.at >= until:
         story.wrong("after_end", f"{entry.action} at {entry.at}, the hold {entry.hold} ended at {until}")
     changed = entry.quantity if entry.action == "hold_changed" else quantity
     story.held[entry.hold] = (changed, entry.until if entry.action == "hold_extended" else until)
 
 
+def area_paying(story, entry, quantity, until):
+    area_kept(story, entry, quantity, until)
+    story.payers.add(entry.hold)
+
+
+def area_not_paying(story, entry, quantity, _):
+    if entry.hold not in story.payers:
+        story.wrong("illegal_step", f"payment_stopped at version {entry.version}, and no payment had started")
+    same_quantity(story, entry, quantity)
+    story.payers.discard(entry.hold)
+
+
 def area_sold(story, entry, quantity, until):
-    if entry.at >= until:
+    if entry.at >= until and entry.hold not in story.payers:
         story.wrong("after_end", f"seat_sold at {entry.at}, the hold {entry.hold} ended at {until}")
     same_quantity(story, entry, quantity)
+    story.payers.discard(entry.hold)
     del story.held[entry.hold]
     story.sold[entry.hold] = story.sold.get(entry.hold, 0) + quantity
 
@@ -417,7 +463,9 @@ def area_sold(story, entry, quantity, until):
 def area_released(story, entry, quantity, until):
     if entry.reason == "ttl_expired" and entry.at < until:
         story.wrong("expired_early", f"{entry.hold} expired at {entry.at}, its end is {until}")
+    not_paying(story, entry, entry.hold in story.payers and entry.reason != "payment_failed")
     same_quantity(story, entry, quantity)
+    story.payers.discard(entry.hold)
     del story.held[entry.hold]
 
 
@@ -427,7 +475,8 @@ def same_quantity(story, entry, quantity):
 
 
 AREA_STEPS = {"seat_held": area_held, "hold_extended": area_kept, "hold_changed": area_kept,
-              "hold_transferred": area_kept, "seat_sold": area_sold, "seat_released": area_released}
+              "hold_transferred": area_kept, "payment_started": area_paying, "payment_stopped": area_not_paying,
+              "seat_sold": area_sold, "seat_released": area_released}
 
 
 def check_area_end(story, area_rows, sums):

@@ -12,9 +12,9 @@ from support import servers
 # The columns that the checker reads, made by hand: the checker must not depend on the server's schema being right.
 TABLES = """
 CREATE TABLE seats (org_id text, event_id text, seat_id text, version bigint, status text, hold_id uuid,
-                    user_id text, held_until timestamptz);
+                    user_id text, held_until timestamptz, in_payment boolean DEFAULT false);
 CREATE TABLE seat_holds (org_id text, event_id text, seat_id text, area_id text, quantity int DEFAULT 1, hold_id uuid,
-                         user_id text, status text, held_until timestamptz);
+                         user_id text, status text, held_until timestamptz, in_payment boolean DEFAULT false);
 CREATE TABLE areas (org_id text, event_id text, area_id text, version bigint, capacity int, held int, sold int);
 CREATE TABLE audit_log (id bigint GENERATED ALWAYS AS IDENTITY, org_id text, event_id text, seat_id text, area_id text,
                         version bigint, action text, quantity int, hold_id uuid, user_id text, at timestamptz, held_until timestamptz, reason text);
@@ -59,13 +59,13 @@ class World:
                  " reason) VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s)",
                  self.org, seat, version, action, hold, user if hold else None, at(when), at(until), reason)
 
-    def seat(self, version, status="available", hold=None, until=None, user="u", seat="A"):
-        self.sql("INSERT INTO seats VALUES (%s, 'e', %s, %s, %s, %s, %s, %s)",
-                 self.org, seat, version, status, hold, user if hold else None, at(until))
+    def seat(self, version, status="available", hold=None, until=None, user="u", seat="A", paying=False):
+        self.sql("INSERT INTO seats VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s)",
+                 self.org, seat, version, status, hold, user if hold else None, at(until), paying)
 
-    def line(self, hold, status, until=100, user="u", seat="A", area=None, quantity=1):
-        self.sql("INSERT INTO seat_holds VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s)",
-                 self.org, seat, area, quantity, hold, user, status, at(until))
+    def line(self, hold, status, until=100, user="u", seat="A", area=None, quantity=1, paying=False):
+        self.sql("INSERT INTO seat_holds VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s)",
+                 self.org, seat, area, quantity, hold, user, status, at(until), paying)
 
     def area(self, version, capacity, held, sold):
         self.sql("INSERT INTO areas VALUES (%s, 'e', 'floor', %s, %s, %s, %s)", self.org, version, capacity, held, sold)
@@ -292,6 +292,117 @@ def test_a_line_for_a_take_that_never_was_is_found(world):
     world.line(H1, "active")
     world.line(H1, "cancelled")
     assert world.kinds() == {"line_unknown"}
+
+
+# --- payments ------------------------------------------------------------------------------------------------
+
+
+def in_payment_from_50(world):
+    held_until_100(world)
+    world.audit(2, "payment_started", H1, 50, 100)
+
+
+def test_a_sale_and_a_decline_past_the_end_are_clean_when_the_payment_began_before(world):
+    in_payment_from_50(world)
+    world.audit(3, "seat_sold", H1, 150)
+    world.seat(3, "sold", H1)
+    world.line(H1, "converted")
+    world.audit(1, "seat_held", H2, 0, 100, seat="B")
+    world.audit(2, "payment_started", H2, 99, 100, seat="B")
+    world.audit(3, "seat_released", H2, 150, reason="payment_failed", seat="B")
+    world.seat(3, seat="B")
+    world.line(H2, "cancelled", seat="B")
+    assert world.kinds() == set()
+
+
+def test_a_payment_that_was_stopped_leaves_the_hold_as_it_was(world):
+    in_payment_from_50(world)
+    world.audit(3, "payment_stopped", H1, 60, 100)
+    world.audit(4, "hold_extended", H1, 70, 200)
+    world.audit(5, "payment_started", H1, 80, 200)
+    world.seat(5, "held", H1, 200, paying=True)
+    world.line(H1, "active", 200, paying=True)
+    assert world.kinds() == set()
+
+
+@pytest.mark.parametrize("action, reason", [
+    ("seat_released", "ttl_expired"), ("seat_released", "user_cancelled"), ("seat_released", "admin_override"),
+    ("hold_extended", None), ("hold_changed", None), ("hold_transferred", None), ("payment_started", None)])
+def test_what_a_payment_keeps_from_happening_is_found(world, action, reason):
+    in_payment_from_50(world)
+    world.audit(3, action, H1, 60, 200 if action == "hold_extended" else 100, reason=reason)
+    released = action == "seat_released"
+    world.seat(3, *([] if released else ["held", H1, 200 if action == "hold_extended" else 100]))
+    world.line(H1, "cancelled" if released else "active")
+    assert "in_payment" in world.kinds()
+
+
+def test_a_seat_in_payment_that_is_taken_over_is_found(world):
+    in_payment_from_50(world)
+    world.audit(3, "seat_released", H1, 101, reason="ttl_expired")
+    world.audit(4, "seat_held", H2, 101, 200)
+    world.seat(4, "held", H2, 200)
+    world.line(H1, "expired")
+    world.line(H2, "active", 200)
+    assert world.kinds() == {"in_payment"}
+
+
+def test_a_payment_that_begins_at_the_end_is_found(world):
+    held_until_100(world)
+    world.audit(2, "payment_started", H1, 100, 100)
+    world.seat(2, "held", H1, 100, paying=True)
+    world.line(H1, "active", paying=True)
+    assert world.kinds() == {"after_end"}
+
+
+def test_a_payment_that_stops_and_never_began_is_found(world):
+    held_until_100(world)
+    world.audit(2, "payment_stopped", H1, 50, 100)
+    world.seat(2, "held", H1, 100)
+    world.line(H1, "active")
+    assert world.kinds() == {"illegal_step"}
+
+
+def test_a_mark_that_the_story_does_not_have_is_found(world):
+    held_until_100(world)
+    world.seat(1, "held", H1, 100, paying=True)
+    world.line(H1, "active", paying=True)
+    assert world.kinds() == {"final_state"}
+
+
+def test_a_line_without_the_mark_of_its_seat_is_found(world):
+    in_payment_from_50(world)
+    world.seat(2, "held", H1, 100, paying=True)
+    world.line(H1, "active")
+    assert world.kinds() == {"line_differs"}
+
+
+def test_a_payment_of_a_part_of_an_area_is_clean_past_its_end(world):
+    world.area_audit(1, "seat_held", H1, 3)
+    world.area_audit(2, "seat_held", H2, 2)
+    world.area_audit(3, "payment_started", H1, 3, 50)
+    world.area_audit(4, "payment_started", H2, 2, 60)
+    world.area_audit(5, "seat_sold", H1, 3, 150)
+    world.area_audit(6, "seat_released", H2, 2, 150, reason="payment_failed")
+    world.area(6, 10, 0, 3)
+    world.area_line(H1, "converted", 3)
+    assert world.kinds() == set()
+
+
+@pytest.mark.parametrize("action, reason", [("seat_released", "ttl_expired"), ("hold_changed", None),
+                                            ("payment_started", None)])
+def test_what_a_payment_keeps_from_happening_to_a_part_of_an_area_is_found(world, action, reason):
+    world.area_audit(1, "seat_held", H1, 3)
+    world.area_audit(2, "payment_started", H1, 3, 50)
+    world.area_audit(3, action, H1, 3, 150 if reason else 60, reason=reason)
+    held = 0 if reason else 3
+    world.area(3, 10, held, 0)
+    if held:
+        world.area_line(H1, "active", 3)
+    assert "in_payment" in world.kinds()
+
+
+# --- areas ---------------------------------------------------------------------------------------------------
 
 
 def an_area_of_ten(world):
