@@ -5,7 +5,7 @@ HISTORY is what clients of a run asked and were answered, one JSON object a line
 
     {"kind": "run", "org", "request_timeout_s", "wall_minus_mono"}                                       the first line
     {"kind": "call", "rid", "user", "node", "op", "begin", "end", ...what was asked, ...what was answered}
-        asked:     event, seats, areas {area: quantity}, cart, key, hold, add, remove, to
+        asked:     event, seats, areas {area: quantity}, cart, key, hold, add, remove, to, checkout, intent
         answered:  status, code, tier, by, stale, body; all missing where no answer came
     {"kind": "fault", "name", "target", "begin", "end", "trouble"}        "trouble": it could not be done or ended
     {"kind": "finding", "what", "detail"}                                what the run itself saw to be wrong
@@ -27,14 +27,27 @@ import types
 
 import psycopg2
 
-HELD_ACTIONS = {"seat_held", "hold_extended", "hold_changed", "hold_transferred"}
+PAYMENT_MARKS = {"payment_started", "payment_stopped"}
+HELD_ACTIONS = {"seat_held", "hold_extended", "hold_changed", "hold_transferred"} | PAYMENT_MARKS
 ASKED_ACTIONS = HELD_ACTIONS | {"seat_sold", "seat_released"}
 # What each kind of call may change.
 ACTIONS_OF = {
     "hold": {"seat_held", "hold_changed"}, "final_hold": {"seat_held"}, "extend": {"hold_extended"},
     "confirm": {"seat_sold"}, "cancel": {"seat_released"}, "remove": {"seat_released", "hold_changed"},
     "patch": {"seat_held", "seat_released", "hold_changed"}, "transfer": {"hold_transferred"},
+    "checkout_start": {"hold_extended"}, "checkout_cancel": {"seat_released"}, "admin_release": {"seat_released"},
+    "complete": {"seat_held", "seat_sold", "seat_released"} | PAYMENT_MARKS,
+    "webhook": {"seat_held", "seat_sold", "seat_released"},
 }
+# What may stand of a call that was refused: it says itself that it was tried.
+DONE_THOUGH_REFUSED = {
+    ("complete", "payment_failed"): {"payment_started", "seat_released"},
+    ("complete", "payment_unavailable"): PAYMENT_MARKS,
+}
+# How a payment may end by a node's own asking, without a request: (action, reason).
+SETTLED_BY_NODES = {("seat_sold", None), ("seat_held", None), ("seat_released", "payment_failed")}
+# These end the holds of others, who hear of it later.
+OPS_THAT_END = {"admin_release", "webhook", "complete", "checkout_cancel"}
 
 # A request has its answer after request_timeout; so much more on a machine where everything runs at once.
 LATE_S = 2.0
@@ -52,9 +65,12 @@ SHOWN_OF_A_KIND = 10
 Violation = collections.namedtuple("Violation", "kind detail lines")
 Change = collections.namedtuple(
     "Change", "id event seat area version action hold user at_us until_us reason quantity rid")
-Line = collections.namedtuple("Line", "event seat area hold user status until_us quantity")
+Line = collections.namedtuple(
+    "Line", "event seat area hold user status until_us quantity price tickets checkout in_payment")
 SeatRow = collections.namedtuple("SeatRow", "event seat status hold user version")
 AreaRow = collections.namedtuple("AreaRow", "event area capacity held sold")
+Checkout = collections.namedtuple("Checkout", "id event user status intent holds")
+Intent = collections.namedtuple("Intent", "id checkout user status amount")
 
 
 class Call(types.SimpleNamespace):
@@ -133,12 +149,19 @@ class Tables:
                    {us('held_until')}, reason, quantity, request_id
             FROM audit_log WHERE org_id = %s AND (seat_id IS NOT NULL OR area_id IS NOT NULL) ORDER BY version, id""")
         self.lines = rows(Line, f"""
-            SELECT event_id, seat_id, area_id, hold_id::text, user_id, status::text, {us('held_until')}, quantity
+            SELECT event_id, seat_id, area_id, hold_id::text, user_id, status::text, {us('held_until')}, quantity,
+                   coalesce(price, 0), ticket_ids::text[], checkout_id::text, in_payment
             FROM seat_holds WHERE org_id = %s""")
         self.seats = rows(SeatRow, """
             SELECT event_id, seat_id, status::text, hold_id::text, user_id, version FROM seats WHERE org_id = %s""")
         self.areas = rows(AreaRow, """
             SELECT event_id, area_id, capacity, held, sold FROM areas WHERE org_id = %s""")
+        self.checkouts = {row.id: row for row in rows(Checkout, """
+            SELECT checkout_id::text, event_id, user_id, status, intent_id::text, hold_ids::text[] FROM checkouts
+            WHERE org_id = %s""")}
+        self.intents = {row.id: row for row in rows(Intent, """
+            SELECT intent_id::text, subject_id::text, user_id, status, amount FROM payment_intents
+            WHERE org_id = %s""")}
         self._index()
 
     def _index(self):
@@ -148,6 +171,16 @@ class Tables:
         self.by_area_hold = grouped((c for c in self.changes if c.area), lambda c: (c.event, c.area, c.hold))
         self.by_hold = grouped(self.changes, lambda c: c.hold)
         self.lines_of = grouped(self.lines, lambda line: line.hold)
+        self.lines_of_checkout = grouped(self.lines, lambda line: line.checkout)
+        paid_for = {intent.checkout for intent in self.intents.values()}
+        self.holds_of_payments = {hold for each in paid_for & self.checkouts.keys()
+                                  for hold in self.checkouts[each].holds}
+        self.holds_of_payments |= {line.hold for line in self.lines if line.checkout in paid_for}
+
+    def settled_by_a_node(self, change):
+        """Whether this may be what a node made of the provider's word, which it had asked for by itself."""
+        return change.rid is None and (change.action, change.reason) in SETTLED_BY_NODES \
+            and change.hold in self.holds_of_payments
 
 
 def us(column):
@@ -182,7 +215,8 @@ ABSURD = {400, 401, 402, 405, 411, 413, 414, 415, 429, 431, 500}
 
 def check_answers(history, _):
     for call in history.calls:
-        absurd = call.status in ABSURD or call.code in ("event_not_found", "event_closed") or (
+        absurd = (call.status in ABSURD and (call.op, call.code) != ("complete", "payment_failed")) or \
+            call.code in ("event_not_found", "event_closed", "checkout_not_found", "intent_not_found") or (
             call.code in ("seat_not_found", "area_not_found") and call.op != "remove")
         if absurd:
             yield Violation("absurd_answer", f"{call.status} {call.code} to {call.op}", [call])
@@ -242,7 +276,7 @@ def active_problem(call, hold, history, tables):
             return "told_otherwise", f"{hold_id} of {hold['user_id']}: {name} is {change}"
         if change.until_us // 1000 != ends_ms:
             return "told_other_time", f"{hold_id}: told {hold['expires_at']}, {name} is {change}"
-        if call.status == 201 and change.rid not in rids:
+        if call.status == 201 and change.rid not in rids and call.op != "checkout_start":
             return "told_otherwise", f"201 with {name}, which {change.rid} made"
     return area_problem(hold, tables, HELD_ACTIONS, ends_ms)
 
@@ -295,28 +329,31 @@ def check_stands(history, tables):
             continue
         call = history.by_rid.get(change.rid)
         if call is None:
-            yield Violation("unasked", f"{change}", [])
+            if not tables.settled_by_a_node(change):
+                yield Violation("unasked", f"{change}", [])
         elif call.outcome == "refused":
-            if not granted_in_vain(history, call, change):
+            done = DONE_THOUGH_REFUSED.get((call.op, call.code), ())
+            if change.action not in done and not granted_in_vain(history, call, change):
                 yield Violation("refused_but_stands", f"{change}", [call])
         else:
-            problem = other_than_asked(call, change)
+            problem = other_than_asked(call, change, tables)
             if problem:
                 yield Violation("other_than_asked", f"{problem}: {change}", [call])
 
 
 def granted_in_vain(history, call, change):
     """A grant that is over when its answer is written, as far as the node knows, is answered as one that is over."""
-    over = history.mono(change.until_us) < call.end or history.clock_moved(call)
-    return call.code == "hold_expired" and change.action in HELD_ACTIONS and over
+    if call.code != "hold_expired" or change.action not in HELD_ACTIONS - PAYMENT_MARKS:
+        return False
+    return history.mono(change.until_us) < call.end or history.clock_moved(call)
 
 
-def other_than_asked(call, change):
+def other_than_asked(call, change, tables):
     if change.action not in ACTIONS_OF.get(call.op, ()):
         return f"{call.op} made {change.action}"
     if call.hold is not None and change.hold != call.hold:
         return "another hold"
-    if change.user != (call.to if call.op == "transfer" else call.user):
+    if call.op != "admin_release" and change.user != asked_for(call, tables):
         return "another user"
     named = set(call.seats or ()) | set(call.add or ()) | set(call.remove or ())
     if named and change.seat and change.action in ("seat_held", "seat_released") and change.seat not in named:
@@ -324,11 +361,18 @@ def other_than_asked(call, change):
     return None
 
 
+def asked_for(call, tables):
+    """Whose seats this call may change."""
+    if call.op == "webhook":
+        return tables.intents[call.intent].user if call.intent in tables.intents else None
+    return call.to if call.op == "transfer" else call.user
+
+
 def check_once(history, tables):
     """A request takes effect once, however often it was sent."""
     for call in history.calls:
         attempts = history.attempts(call)
-        if call is not attempts[0]:
+        if call is not attempts[0] or call.op == "complete":  # a payment's own check is check_checkouts
             continue
         told = {hold["hold_id"] for each in attempts if each.status == 201 for hold in each.holds()}
         made = {change.hold for each in attempts for change in tables.by_rid[each.rid] if change.action == "seat_held"}
@@ -381,8 +425,11 @@ def step_problem(before, change):
     if change.action == "seat_sold":
         if not holder or (before.hold, before.user) != (change.hold, change.user):
             return "sold_to_stranger"
-        if before.until_us <= change.at_us:
+        if before.until_us <= change.at_us and before.action != "payment_started":
             return "sold_over"
+    if before is not None and before.action == "payment_started" and change.action not in (
+            "seat_sold", "payment_stopped") and change.reason != "payment_failed":
+        return "broke_payment"
     if change.action == "seat_held" and holder:
         return "held_twice"
     if change.action == "seat_released" and change.reason == "ttl_expired" and holder \
@@ -399,7 +446,7 @@ Belief = collections.namedtuple("Belief", "begin end user hold call")
 
 def check_beliefs(history, tables):
     """No two users believe at one time, both with reason, that a seat is theirs."""
-    givings = beliefs_end(history)
+    givings = beliefs_end(history, tables)
     by_seat = collections.defaultdict(list)
     for call in history.calls:
         for hold in call.holds():
@@ -409,16 +456,30 @@ def check_beliefs(history, tables):
                     taken = tables.by_version.get((*key, seat["version"]))
                     belief = belief_of(history, call, hold, givings[call.user, hold["hold_id"]], seat["seat_id"], taken)
                     by_seat[key].append(belief)
+        for ticket in tickets_told(call):
+            if "seat_id" in ticket:
+                by_seat[call.event, ticket["seat_id"]].append(Belief(call.end, float("inf"), call.user, None, call))
     for (event, seat), beliefs in by_seat.items():
         yield from overlaps(event, seat, beliefs)
 
 
-def beliefs_end(history):
-    """(user, hold) -> the calls by which he may have given (part of) it away, in order."""
+def tickets_told(call):
+    """What a completed checkout's answer says is sold."""
+    return call.body["tickets"] if call.op == "complete" and call.status == 200 else []
+
+
+def beliefs_end(history, tables):
+    """(user, hold) -> the calls by which he may have given (part of) it away, in order; and what others ended."""
     givings = collections.defaultdict(list)
     for call in history.calls:
         if call.op in ("cancel", "transfer", "remove", "patch") and call.outcome != "refused":
             givings[call.user, call.hold].append(call)
+    for change in tables.changes:
+        call = history.by_rid.get(change.rid)
+        if change.action == "seat_released" and (
+                tables.settled_by_a_node(change) if call is None else call.op in OPS_THAT_END):
+            at = history.mono(change.at_us) - TICK_S
+            givings[change.user, change.hold].append(Call(op="ended", begin=at, end=at, remove=[change.seat]))
     return givings
 
 
@@ -577,12 +638,102 @@ def shown_problem(history, call, change, status, version, until, mine):
         return f"it is {change.user}'s"
     if change.action not in HELD_ACTIONS:
         return None if status == STATUS_AFTER.get(change.action) else f"it was {change}"
-    if status == "available":  # it is over
+    if status == "available" and change.action != "payment_started":  # it is over
         early = history.mono(change.until_us) > call.end + TICK_S
         return f"it was not over: {change}" if early and not history.clock_moved(call) else None
     if status != "held" or time_ms(until) != change.until_us // 1000:
         return f"it was {change}"
     return None
+
+
+# --- checkouts and payments ----------------------------------------------------------------------------------
+
+
+# What an intent may have become that a webhook was told to be so.
+AFTER_WORD = {"succeeded": {"succeeded"}, "refund_required": {"refund_required"},
+              "failed": {"failed", "succeeded", "refund_required"},
+              "expired": {"expired", "succeeded", "refund_required"}, "void": {"void", "refund_required"}}
+OPEN_INTENTS = {"processing", "pending"}
+
+
+def check_checkouts(history, tables):
+    """What the answers about a checkout or a payment promised is so, for ever."""
+    promises = {"checkout_start": start_problem, "complete": complete_problem, "checkout_cancel": cancel_problem,
+                "webhook": webhook_problem}
+    for call in history.calls:
+        if call.op in promises and call.outcome == "done":
+            problem = promises[call.op](call, tables)
+            if problem:
+                yield Violation(*problem, [call])
+
+
+def start_problem(call, tables):
+    row = tables.checkouts.get(call.body["checkout_id"])
+    if row is None or (row.user, row.event) != (call.user, call.event):
+        return "told_without_row", f"the checkout {call.body['checkout_id']} is {row}"
+    if not {hold["hold_id"] for hold in call.body["holds"]} <= set(row.holds):
+        return "told_otherwise", f"{row} has other holds"
+    return None
+
+
+def complete_problem(call, tables):
+    """A payment under way has its intent; a completed one has sold what it says, to its buyer, and nothing else."""
+    row = tables.checkouts.get(call.checkout)
+    if call.status == 202:
+        intent = tables.intents.get(call.body["payment_intent_id"])
+        return None if intent and intent.checkout == call.checkout else ("told_without_row", f"the intent is {intent}")
+    if row is None or row.status != "completed" or tables.intents[row.intent].status != "succeeded":
+        return "sale_lost", f"told to be completed, and is {row}"
+    told = {ticket["ticket_id"]: ticket.get("seat_id") for ticket in call.body["tickets"]}
+    sold = {ticket: line.seat for line in tables.lines_of_checkout[call.checkout] if line.status == "converted"
+            for ticket in line.tickets}
+    if told != sold or not sold:
+        return "told_otherwise", f"tickets {told} told, {sold} sold"
+    for seat in filter(None, told.values()):
+        last = tables.by_seat[row.event, seat][-1]
+        if (last.action, last.user) != ("seat_sold", row.user):
+            return "sale_lost", f"{seat} is {last}"
+    return None
+
+
+def cancel_problem(call, tables):
+    """It is cancelled, what it names was released, and nothing of it was sold."""
+    row = tables.checkouts.get(call.checkout)
+    if row is None or row.status != "cancelled":
+        return "over_but_stands", f"told to be cancelled, and is {row}"
+    for seat in (each["seat_id"] for each in call.body["released_seats"]):
+        if not any(change.action == "seat_released" and change.hold in row.holds
+                   for change in tables.by_seat[row.event, seat]):
+            return "told_without_row", f"{seat} was never released"
+    sold = [line for hold in row.holds for line in tables.lines_of[hold] if line.status == "converted"]
+    return ("over_but_stands", f"told to be cancelled, and sold {sold}") if sold else None
+
+
+def webhook_problem(call, tables):
+    intent, told = tables.intents.get(call.intent), call.body["status"]
+    if intent is None or intent.status not in AFTER_WORD[told]:
+        return "told_otherwise", f"told {told}, and is {intent}"
+    return None
+
+
+def check_payments(history, tables):
+    """A payment and its sale are one: who paid has the whole of it, who didn't has nothing, and the sum is right."""
+    for intent in tables.intents.values():
+        checkout = tables.checkouts.get(intent.checkout)
+        lines = tables.lines_of_checkout[intent.checkout]
+        sold = [line for line in lines if line.status == "converted"]
+        if intent.status == "succeeded":
+            if checkout.status != "completed" or not sold or any(line.status == "active" for line in lines):
+                yield Violation("paid_not_sold", f"{intent}: {checkout}, {lines}", [])
+            elif intent.amount != sum(line.price * line.quantity for line in sold):
+                yield Violation("wrong_amount", f"{intent} for {sold}", [])
+        elif checkout.intent == intent.id and sold:
+            yield Violation("sold_not_paid", f"{intent}: {checkout}, {sold}", [])
+        if history.quiet and intent.status in OPEN_INTENTS:
+            yield Violation("payment_hangs", f"{intent}", [])
+    for line in tables.lines if history.quiet else ():
+        if line.in_payment and line.status == "active":
+            yield Violation("payment_hangs", f"{line}", [])
 
 
 # --- after it all --------------------------------------------------------------------------------------------
@@ -605,7 +756,7 @@ def check_sellable(history, tables):
 
 
 CHECKS = (check_findings, check_answers, check_punctuality, check_told, check_denials, check_stands, check_once,
-          check_seats, check_beliefs, check_refusals, check_reads, check_sellable)
+          check_seats, check_beliefs, check_refusals, check_reads, check_checkouts, check_payments, check_sellable)
 
 
 def check(lines, connection):

@@ -16,13 +16,18 @@ from support import servers
 TABLES = """
 CREATE TABLE seats (org_id text, event_id text, seat_id text, version bigint, status text, hold_id uuid, user_id text);
 CREATE TABLE seat_holds (org_id text, event_id text, seat_id text, area_id text, quantity int DEFAULT 1, hold_id uuid,
-                         user_id text, status text, held_until timestamptz);
+                         user_id text, status text, held_until timestamptz, price bigint, ticket_ids uuid[],
+                         checkout_id uuid, in_payment boolean DEFAULT false);
+CREATE TABLE checkouts (checkout_id uuid, org_id text, event_id text, user_id text, status text, intent_id uuid,
+                        hold_ids uuid[]);
+CREATE TABLE payment_intents (intent_id uuid, subject_id uuid, org_id text, user_id text, status text, amount bigint);
 CREATE TABLE areas (org_id text, event_id text, area_id text, capacity int, held int, sold int);
 CREATE TABLE audit_log (id bigint GENERATED ALWAYS AS IDENTITY, org_id text, event_id text, seat_id text, area_id text,
                         version bigint, action text, quantity int, hold_id uuid, user_id text, at timestamptz,
                         held_until timestamptz, reason text, request_id text);
 """
 H1, H2 = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+C1, P1, T1 = (str(uuid.UUID(int=number)) for number in (11, 21, 31))  # a checkout, its payment, a ticket
 NOON = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.timezone.utc)
 
 
@@ -81,9 +86,18 @@ class World:
                  self.org, None if area else seat, area, version, action, quantity, hold, user, at(when), at(until),
                  reason, rid)
 
-    def line(self, hold, status, until=100, user="u", seat="A", area=None, quantity=1):
-        self.sql("INSERT INTO seat_holds VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s)",
-                 self.org, None if area else seat, area, quantity, hold, user, status, at(until))
+    def line(self, hold, status, until=100, user="u", seat="A", area=None, quantity=1, tickets=None, checkout=None,
+             paying=False):
+        self.sql("INSERT INTO seat_holds VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, 700, %s::uuid[], %s, %s)",
+                 self.org, None if area else seat, area, quantity, hold, user, status, at(until), tickets, checkout,
+                 paying)
+
+    def checkout(self, status, holds=(H1,), user="u"):
+        self.sql("INSERT INTO checkouts VALUES (%s, %s, 'e', %s, %s, %s, %s::uuid[])",
+                 C1, self.org, user, status, P1, list(holds))
+
+    def intent(self, status, user="u", amount=700):
+        self.sql("INSERT INTO payment_intents VALUES (%s, %s, %s, %s, %s, %s)", P1, C1, self.org, user, status, amount)
 
     def seat(self, status, hold=None, user=None, seat="A", version=1):
         self.sql("INSERT INTO seats VALUES (%s, 'e', %s, %s, %s, %s, %s)", self.org, seat, version, status, hold, user)
@@ -573,6 +587,228 @@ def test_what_says_that_it_may_be_stale_may_be(world):
     freed_at_50(world)
     shown(world, 80, tier="redis", stale="true")
     assert world.kinds() == set()
+
+
+# --- checkouts and payments ----------------------------------------------------------------------------------
+
+
+def checkout_begun(world):
+    """u has A with H1 until 200, in the checkout C1."""
+    held(world)
+    world.call("r2", "checkout_start", 10, status=201,
+               body={"checkout_id": C1, "status": "open", "holds": [told(seats=[("A", 2)], until=200)]})
+    world.audit(2, "hold_extended", when=10.05, until=200, rid="r2")
+
+
+def paying(world, **answer):
+    """u pays from 50 on."""
+    checkout_begun(world)
+    world.call("r3", "complete", 49.9, 50.1, checkout=C1, **answer)
+    world.audit(3, "payment_started", when=50, until=200, rid="r3")
+
+
+def tables_of_a_sale(world, amount=700):
+    world.checkout("completed")
+    world.intent("succeeded", amount=amount)
+    world.line(H1, "converted", 200, tickets=[T1], checkout=C1)
+    world.seat("sold", H1, "u", version=4)
+
+
+def tables_of_a_failure(world, status="failed"):
+    world.checkout("failed")
+    world.intent(status)
+    world.line(H1, "cancelled", 200, checkout=C1)
+    world.seat("available", version=4)
+
+
+SALE = {"status": "completed", "tickets": [{"ticket_id": T1, "seat_id": "A"}]}
+PENDING = {"status": "payment_pending", "payment_intent_id": P1}
+
+
+def completed(world, sold_at=50.05, body=SALE, rid="r3", **more):
+    paying(world, status=200, body=body)
+    world.audit(4, "seat_sold", when=sold_at, until=None, rid=rid)
+    tables_of_a_sale(world, **more)
+
+
+def word(world, begin, status, told=None, rid="r4"):
+    world.call(rid, "webhook", begin, user="provider", intent=P1, status=200,
+               body={"intentId": P1, "status": told or status})
+
+
+def test_a_completed_checkout_is_true(world):
+    completed(world)
+    assert world.kinds() == set()
+
+
+def test_a_payment_that_the_webhook_decides_after_the_end_of_the_hold_is_true(world):
+    paying(world, status=202, body=PENDING)
+    word(world, 300, "succeeded")
+    world.audit(4, "seat_sold", when=300.05, until=None, rid="r4")
+    tables_of_a_sale(world)
+    assert world.kinds() == set()
+
+
+@pytest.mark.parametrize("rid", [None, "r3"])
+def test_a_payment_that_fails_frees_its_seat_without_being_told_so(world, rid):
+    if rid:
+        paying(world, status=402, code="payment_failed")
+    else:
+        paying(world, status=202, body=PENDING)
+    world.audit(4, "seat_released", when=60, reason="payment_failed", rid=rid)
+    world.call("r5", "hold", 59, 61, 201, user="v", seats=["A"],
+               body=told(H2, user="v", seats=[("A", 5)], until=160, born=60))
+    world.audit(5, "seat_held", H2, 60.5, 160, "v", rid="r5")
+    tables_of_a_failure(world, "failed" if rid else "expired")
+    world.line(H2, "active", 160, "v")
+    assert world.kinds() == set()
+
+
+def test_a_provider_that_can_not_be_asked_leaves_the_hold_as_it_was(world):
+    paying(world, status=503, code="payment_unavailable")
+    world.audit(4, "payment_stopped", when=51, until=200, rid="r3")
+    world.checkout("open")
+    world.intent("void")
+    world.line(H1, "active", 200, checkout=C1)
+    world.seat("held", H1, "u", version=4)
+    assert world.kinds() == set()
+
+
+def test_an_admin_may_end_what_others_believe_in(world):
+    held(world)
+    world.call("r2", "admin_release", 9, 10, 200, user="admin", seats=["A"], body={"seats_released": 1})
+    world.audit(2, "seat_released", when=9.5, reason="admin_override", rid="r2")
+    world.call("r3", "hold", 9, 11, 201, user="v", seats=["A"],
+               body=told(H2, user="v", seats=[("A", 3)], until=110, born=10))
+    world.audit(3, "seat_held", H2, 10, 110, "v", rid="r3")
+    world.line(H1, "cancelled")
+    world.line(H2, "active", 110, "v")
+    world.seat("held", H2, "v", version=3)
+    assert world.kinds() == set()
+
+
+def test_a_402_whose_seat_was_sold_by_it_is_found(world):
+    paying(world, status=402, code="payment_failed")
+    world.audit(4, "seat_sold", when=50.05, until=None, rid="r3")
+    tables_of_a_sale(world)
+    assert world.kinds() == {"refused_but_stands"}
+
+
+@pytest.mark.parametrize("code", ["hold_expired", "hold_not_active", "payment_in_flight"])
+def test_a_refused_payment_that_stands_is_found(world, code):
+    paying(world, status=409, code=code)
+    world.checkout("paying")
+    world.intent("pending")
+    world.line(H1, "active", 200, checkout=C1, paying=True)
+    world.seat("held", H1, "u", version=3)
+    assert world.kinds() == {"refused_but_stands"}
+
+
+@pytest.mark.parametrize("tickets", [[], [{"ticket_id": P1, "seat_id": "A"}], [{"ticket_id": T1, "seat_id": "B"}],
+                                     [*SALE["tickets"], {"ticket_id": P1}]])
+def test_other_tickets_than_were_made_are_found(world, tickets):
+    completed(world, body=SALE | {"tickets": tickets})
+    assert "told_otherwise" in world.kinds()
+
+
+def test_a_completed_checkout_that_is_not_is_found(world):
+    paying(world, status=200, body=SALE)
+    world.audit(4, "seat_released", when=60, reason="payment_failed", rid="r3")
+    tables_of_a_failure(world)
+    assert "sale_lost" in world.kinds()
+
+
+def test_a_checkout_that_was_told_and_is_not_there_is_found(world):
+    checkout_begun(world)
+    world.line(H1, "active", 200)
+    world.seat("held", H1, "u", version=2)
+    assert world.kinds() == {"told_without_row"}
+
+
+def test_a_sale_for_another_amount_than_was_paid_is_found(world):
+    completed(world, amount=1400)
+    assert world.kinds() == {"wrong_amount"}
+
+
+def test_a_seat_in_payment_that_its_time_ends_is_found(world):
+    paying(world, status=202, body=PENDING)
+    world.audit(4, "seat_released", when=200, reason="ttl_expired")
+    tables_of_a_failure(world, "expired")
+    assert world.kinds() == {"broke_payment"}
+
+
+def test_a_sale_that_nobody_paid_for_is_found(world):
+    completed(world)
+    world.sql("UPDATE payment_intents SET status = 'refund_required' WHERE org_id = %s", world.org)
+    assert world.kinds() == {"sale_lost", "sold_not_paid"}
+
+
+def test_a_payment_that_sold_nothing_is_found(world):
+    paying(world)
+    world.audit(4, "seat_released", when=60, reason="payment_failed", rid="r3")
+    tables_of_a_failure(world, "succeeded")
+    assert world.kinds() == {"paid_not_sold"}
+
+
+@pytest.mark.parametrize("told_status", ["succeeded", "refund_required"])
+def test_a_word_to_the_provider_that_does_not_last_is_found(world, told_status):
+    paying(world, status=202, body=PENDING)
+    word(world, 60, told_status)
+    world.audit(4, "seat_released", when=60.05, reason="payment_failed", rid="r4")
+    tables_of_a_failure(world)
+    assert world.kinds() == {"told_otherwise"}
+
+
+def test_failed_may_become_succeeded(world):
+    paying(world, status=202, body=PENDING)
+    word(world, 60, "failed")
+    world.audit(4, "seat_released", when=60.05, reason="payment_failed", rid="r4")
+    word(world, 70, "succeeded", rid="r5")
+    world.audit(5, "seat_held", H2, 70.05, 170, rid="r5")
+    world.audit(6, "seat_sold", H2, 70.05, None, rid="r5")
+    world.checkout("completed", (H1, H2))
+    world.intent("succeeded")
+    world.line(H1, "cancelled", 200, checkout=C1)
+    world.line(H2, "converted", 170, tickets=[T1], checkout=C1)
+    world.seat("sold", H2, "u", version=6)
+    assert world.kinds() == set()
+
+
+def test_a_cancelled_checkout_that_is_sold_is_found(world):
+    checkout_begun(world)
+    world.call("r4", "checkout_cancel", 20, status=200, checkout=C1, body={"released_seats": [{"seat_id": "A"}]})
+    world.audit(3, "seat_released", when=20.05, reason="user_cancelled", rid="r4")
+    world.checkout("cancelled")
+    world.line(H1, "cancelled", 200, checkout=C1)
+    assert world.kinds() == set()
+    world.sql("UPDATE seat_holds SET status = 'converted' WHERE org_id = %s", world.org)
+    assert "over_but_stands" in world.kinds()
+
+
+def test_a_cancelled_checkout_that_released_nothing_is_found(world):
+    checkout_begun(world)
+    world.call("r4", "checkout_cancel", 20, status=200, checkout=C1, body={"released_seats": [{"seat_id": "A"}]})
+    world.checkout("cancelled")
+    world.line(H1, "active", 200, checkout=C1)
+    assert world.kinds() == {"told_without_row"}
+
+
+def test_a_payment_that_hangs_in_the_end_is_found(world):
+    paying(world, status=202, body=PENDING)
+    world.checkout("paying")
+    world.intent("pending")
+    world.line(H1, "active", 200, checkout=C1, paying=True)
+    assert world.kinds() == set()
+    world.line_of("quiet")
+    assert world.kinds() == {"payment_hangs"}
+
+
+def test_what_a_node_may_not_do_by_itself_is_found(world):
+    """Without a request, only the end of a payment."""
+    held(world)
+    world.audit(2, "seat_released", when=50, reason="payment_failed")
+    world.line(H1, "cancelled")
+    assert world.kinds() == {"unasked"}
 
 
 # --- the end -------------------------------------------------------------------------------------------------
