@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "holdfast/cold.h"
 #include "holdfast/http.h"
+#include "holdfast/payments.h"
 #include "holdfast/rate_limit.h"
 #include "holdfast/token.h"
 #include "holdfast/warm.h"
@@ -67,6 +68,17 @@ address_is_good(const struct config *config)
     return good;
 }
 
+static bool
+payments_are_good(const struct config *config)
+{
+    char error[256];
+    bool good = payments_check(config, error, sizeof(error));
+
+    if (!good)
+        fprintf(stderr, "error: %s\n", error);
+    return good;
+}
+
 /* --- doubts ------------------------------------------------------------------------------ */
 
 static void
@@ -79,6 +91,10 @@ doubt_settings(const struct config *config)
              "holds");
     if (!config->rate_limits)
         warn("rate_limits is off: no client address is limited");
+    if (strcmp(config->payment_provider, "simulated") == 0)
+        warn("payment_provider is simulated: nobody is charged");
+    if (strncmp(config->payment_url, "http:", 5) == 0)
+        warn("payment_url is not https: what is sent there can be read and changed on its way");
     if (config->redis_url[0] == '\0')
         warn("redis_url is empty: there is no warm tier");
     if (config->drain_delay >= config->drain_timeout)
@@ -155,6 +171,7 @@ command_check_config(const struct config *config, int argc, char **argv)
     bool good = keys_are_good(config);
     good = proxies_are_good(config) && good;
     good = address_is_good(config) && good;
+    good = payments_are_good(config) && good;
     doubt_settings(config);
     doubt_postgres(config);
     doubt_redis(config);

@@ -24,6 +24,7 @@
 #include "holdfast/fanout.h"
 #include "holdfast/feed.h"
 #include "holdfast/log.h"
+#include "holdfast/payments.h"
 #include "holdfast/repair.h"
 #include "holdfast/streams.h"
 #include "holdfast/thread.h"
@@ -265,21 +266,22 @@ start_base(struct server *server)
     return true;
 }
 
-/* Looks closely at keys, proxies and address: what is wrong there is told before Postgres is waited
- * for. */
+/* Looks closely at keys, proxies, address and payments: what is wrong there is told before Postgres
+ * is waited for. */
 static bool
 start_api(struct server *server)
 {
-    const char *listen = server->node.config->listen;
+    const struct config *config = server->node.config;
     char error[ERROR_BYTES] = "";
 
-    if (!acceptor_address_is_valid(listen)) {
+    if (!acceptor_address_is_valid(config->listen)) {
         fprintf(stderr,
                 "holdfast serve: listen: '%s' is no address and port such as 127.0.0.1:8080\n",
-                listen);
+                config->listen);
         return false;
     }
-    server->api = api_new(&server->node, error, sizeof(error));
+    if (payments_check(config, error, sizeof(error)))
+        server->api = api_new(&server->node, error, sizeof(error));
     if (server->api == NULL)
         fprintf(stderr, "holdfast serve: %s\n", error);
     return server->api != NULL;
@@ -331,6 +333,17 @@ start_among_peers(struct server *server)
 }
 
 static bool
+start_payments(struct node *node)
+{
+    char error[ERROR_BYTES] = "";
+
+    node->payments = payments_start(node, error, sizeof(error));
+    if (node->payments == NULL)
+        fprintf(stderr, "holdfast serve: %s\n", error);
+    return node->payments != NULL;
+}
+
+static bool
 start_threads(struct server *server)
 {
     struct node *node = &server->node;
@@ -338,6 +351,8 @@ start_threads(struct server *server)
     node->engine = engine_start(node);
     if (node->engine == NULL)
         return failed("the engine");
+    if (!start_payments(node))
+        return false;
     node->desk = desk_start(node);
     if (node->desk == NULL)
         return failed("the desk");
@@ -437,12 +452,14 @@ stop_rooms(struct server *server, struct mono_time deadline)
     close_front(server, deadline);
     if (server->repair != NULL)
         repair_stop(&server->repair);
+    payments_stop(node->payments); /* before upkeep looks whether the engine is quiet */
     if (server->upkeep != NULL)
         upkeep_stop(&server->upkeep);
     if (node->desk != NULL)
         desk_stop(&node->desk, deadline);
     if (node->engine != NULL)
         engine_stop(&node->engine, deadline);
+    payments_free(&node->payments); /* an op that the engine ended may have charged until now */
     if (server->acceptor != NULL)
         acceptor_stop(&server->acceptor);
     streams_stop(&node->streams);

@@ -11,8 +11,9 @@
  * the provider does answer. Whatever is lost with a node (its intent stays `processing`) is found
  * by any node's upkeep after payment_timeout: payments_ask, which settles by itself too.
  *
- * Callers:  api (charge), upkeep (ask).
- * Threads:  charge and ask from any; `told` is called on the room's thread and must not block.
+ * Callers:  api (charge), upkeep (ask), main.
+ * Threads:  charge and ask from any. `told` is called on the room's thread, or at once on the
+ *           caller's (the room is full or stopped); it must not block.
  * Limits:   payments_max under way; past it a charge is told PAYMENT_UNREACHED, an ask is dropped
  *           (its intent stays due).
  */
@@ -26,11 +27,20 @@
 
 struct payments; /* opaque */
 
-/* NULL: error says why (an unknown provider, a bad URL or secret, no thread). */
+/* Whether the settings will do. False: error says why (an unknown provider, a bad URL or secret).
+ */
+HF_MUST_CHECK bool payments_check(const struct config *config, char *error, size_t error_bytes);
+
+/* NULL: error says why (bad settings, no thread). From the main thread. */
 HF_MUST_CHECK struct payments *payments_start(struct node *node, char *error, size_t error_bytes);
-/* Ends what is under way (charges hear PAYMENT_UNDECIDED: upkeep of some node asks later). Engine
- * must still run. */
-void payments_stop(struct payments **payments, struct mono_time deadline);
+/*
+ * Ends the thread. Charges that were begun hear PAYMENT_UNDECIDED (upkeep of some node asks later),
+ * others, and all that come from now on, PAYMENT_UNREACHED. The engine must still run. NULL is
+ * fine.
+ */
+void payments_stop(struct payments *payments);
+/* When it has stopped and nobody charges any more: after the engine. *payments becomes NULL. */
+void payments_free(struct payments **payments);
 
 /* The name for new intents: "simulated" or "http". */
 const char *payments_provider(const struct payments *payments);
@@ -45,21 +55,19 @@ struct payment {
 };
 
 /*
- * Charges. told: exactly once, on the room's thread, by `patience` at the latest.
+ * Charges. told: exactly once, a few milliseconds past `patience` at the latest; it may run, and be
+ * over, before this returns.
  */
 void payments_charge(struct payments *payments, const struct payment *payment,
                      struct mono_time patience,
                      void (*told)(void *context, enum payment_outcome outcome), void *context);
 
 /*
- * Asks what became of a charge, and settles: paid or declined as it says; anything else is
- * PAYMENT_TIMED_OUT if `last` (or if the provider was reached), else the intent stays and is due
- * again. provider: who was charged, by its name in the intent.
+ * Asks what became of a charge, and settles: paid or declined as it says; PAYMENT_TIMED_OUT if the
+ * provider says anything else, or says nothing and this is the `last` time. Otherwise the intent
+ * stays as it is, and due. provider: who was charged, by its name in the intent.
  */
 void payments_ask(struct payments *payments, struct slice provider, const struct payment *payment,
                   bool last);
-
-/* For /metrics: how many are under way. */
-int64_t payments_under_way(const struct payments *payments);
 
 #endif
