@@ -7,6 +7,7 @@
 --   processing, pending -> succeeded | failed | expired (nobody said "paid" in time) | refund_required
 --   processing -> void         the provider couldn't be asked: as if it had never been
 --   failed, expired -> succeeded | refund_required   (a late success)
+--   void -> refund_required      (it was asked after all, and took the money)
 
 ALTER TYPE audit_action ADD VALUE 'payment_started';   -- the seats are in payment
 ALTER TYPE audit_action ADD VALUE 'payment_stopped';   -- and are not any more, though nothing was decided
@@ -25,7 +26,7 @@ CREATE TABLE checkouts (
     hold_ids    uuid[] NOT NULL,
     amount      bigint NOT NULL,        -- of all its lines, in the currency's minor unit, as it was begun
     currency    text NOT NULL,
-    intent_id   uuid,                   -- the payment that decides, or decided
+    intent_id   uuid,                   -- its latest payment: the one that decides, or decided
     reason      text,                   -- why it ended, of the words for releases
     notes       text,
     created_at  timestamptz NOT NULL,
@@ -35,6 +36,9 @@ CREATE TABLE checkouts (
 
 -- Holds know their checkout: the newest that was begun with them.
 ALTER TABLE seat_holds ADD COLUMN checkout_id uuid;
+-- find_holds: which was a user's last hold, and did it run out? No row enters it while it is active.
+CREATE INDEX seat_holds_ended ON seat_holds (org_id, event_id, user_id, hold_id)
+    WHERE status IN ('expired', 'cancelled');
 
 CREATE TABLE payment_intents (
     intent_id    uuid PRIMARY KEY,

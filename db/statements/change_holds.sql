@@ -1,19 +1,24 @@
--- change_holds - extend, confirm, transfer, release and expire holds: any mix, one change per hold.
+-- change_holds - extend, confirm, transfer, release and expire holds, and what payments do to them:
+-- any mix, one change per hold.
 --
 -- One array element per hold. lock_keys has the holds' locks, lock_areas their areas, so that
 -- the lines read here are the newest; seats are locked here and never waited for.
 -- $1 int4[] which request of the batch
--- $2 text[] what: extend | confirm | transfer | cancel | remove | expire
+-- $2 text[] what: extend | confirm | transfer | cancel | remove | expire, and of payments:
+--   pay (one begins: nothing but what follows ends the hold) | sell (it is paid, in time or not) |
+--   fail (it is not: released) | unpay (it was never asked for: as before)
 -- $3 text[] org   $4 uuid[] hold   $5 text[] whose hold it must be (null: anybody's)
 -- $6 int4[] extend: seconds (0: the policy's)           $7 text[] transfer: to whom
 -- $8 text[] release: the reason   $9 text[] release: a client's own words
 -- $10 text[] actor   $11 text[] request id   $12 bool[] a repeat of one that may have run
 -- remove: $13 int4[] request, $14 text[] seat
 -- confirm: $15 int4[] request, $16 text[] seat, $17 int8[] the version it must have
+-- pay: $18 uuid[] the checkout that its lines must belong to
 --
 -- Columns: ord, code, event, until (of the hold, after the change), now, born, owner, event_version,
 -- then per changed line (null where nothing changed): seat, area, version, status (of the seat
--- after the change), hold, usr, seat_until, ended (the hold that has left the seat, or null), held, sold (of the area).
+-- after the change), hold, usr, seat_until, ended (the hold that has left the seat, or null), held, sold (of the area),
+-- in_payment (of the seat).
 -- code: ok | same (nothing to change) | expired (a release found the hold over: released as such) |
 --   not_over (expire: its time has not come; until tells when) | hold_not_found | not_hold_owner |
 --   hold_not_active | hold_expired | event_closed | payment_in_flight | version_conflict |
@@ -23,12 +28,12 @@
 -- P0001 when rows changed are not those promised. Indexes: primary keys; seat_holds_user (transfer).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::int4[],
-        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[])
-    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat)),
+        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[])
+    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout)),
 drops AS MATERIALIZED (SELECT * FROM unnest($13::int4[], $14::text[]) AS u(ord, seat)),
 expect AS MATERIALIZED (SELECT * FROM unnest($15::int4[], $16::text[], $17::int8[]) AS u(ord, seat, version)),
 ln AS MATERIALIZED (
-    SELECT r.ord, r.what, h.* FROM req r
+    SELECT r.ord, r.what, r.checkout, h.* FROM req r
     CROSS JOIN LATERAL (
         SELECT * FROM seat_holds s WHERE s.hold_id = r.hold AND s.org_id = r.org OFFSET 0) h),
 want AS MATERIALIZED ( -- the lines that the change is about
@@ -49,7 +54,8 @@ lines AS MATERIALIZED (
         (array_agg(user_id ORDER BY status::text = 'active' DESC, ended_at DESC, line DESC))[1] AS owner,
         COALESCE(max(held_until) FILTER (WHERE status = 'active'), max(held_until)) AS until,
         sum(quantity) FILTER (WHERE status = 'active') AS units,
-        min(created_at) AS born, bool_or(in_payment AND status = 'active') AS paying
+        min(created_at) AS born, bool_or(in_payment AND status = 'active') AS paying,
+        bool_or(status = 'active' AND checkout_id IS DISTINCT FROM checkout) AS strayed
     FROM ln GROUP BY ord),
 seats_of AS MATERIALIZED (
     SELECT w.ord, count(*) FILTER (WHERE w.seat_id IS NOT NULL) AS wanted, count(k.line) AS locked,
@@ -77,15 +83,18 @@ c AS MATERIALIZED (
         WHEN l.ord IS NULL THEN 'hold_not_found'
         WHEN r.what = 'transfer' AND r.repeat AND l.owner = r.to_user THEN 'same'
         WHEN r.owner IS NOT NULL AND r.owner <> l.owner THEN 'not_hold_owner'
-        WHEN e.status = 'cancelled' AND r.what IN ('extend', 'confirm', 'transfer') THEN 'event_closed'
+        WHEN e.status = 'cancelled' AND r.what IN ('extend', 'confirm', 'transfer', 'pay', 'sell') THEN 'event_closed'
         WHEN l.active = 0 AND r.what = 'expire' THEN 'same'
         WHEN l.active = 0 AND r.what = 'cancel' THEN
             CASE WHEN l.last_status = 'converted' THEN 'hold_not_active' ELSE 'same' END
         WHEN l.active = 0 AND r.what = 'confirm' AND l.last_status = 'converted' THEN 'same'
         WHEN l.active = 0 AND r.what = 'remove' AND r.repeat AND d.gone = d.asked THEN 'same'
         WHEN l.active = 0 THEN CASE WHEN l.last_status = 'expired' THEN 'hold_expired' ELSE 'hold_not_active' END
-        WHEN l.paying OR s.paying THEN
-            'payment_in_flight'
+        WHEN r.what IN ('sell', 'fail', 'unpay') THEN
+            CASE WHEN NOT l.paying OR s.mine < s.locked THEN 'hold_not_active'
+                WHEN s.locked < s.wanted THEN 'locked' ELSE 'ok' END
+        WHEN l.paying OR s.paying THEN 'payment_in_flight'
+        WHEN r.what = 'pay' AND l.strayed THEN 'hold_not_active'
         WHEN r.what = 'remove' AND d.found < d.asked THEN
             CASE WHEN l.until <= clk.now THEN 'hold_expired' WHEN r.repeat THEN 'same' ELSE 'seat_not_found' END
         WHEN s.locked < s.wanted THEN 'locked'
@@ -122,37 +131,40 @@ v AS MATERIALIZED (
 act AS MATERIALIZED ( -- the lines that really change; of a hold that is over only the seats it still has
     SELECT v.ord, v.what, v.verdict, v.now, v.actor, v.rid, v.notes, v.why, v.to_user, v.new_until,
         w.hold_id, w.line, w.org_id, w.event_id, w.seat_id, w.area_id, w.quantity, w.user_id, w.held_until,
-        k.line IS NOT NULL AND k.status = 'held' AND k.hold_id = w.hold_id AS has_seat
+        k.line IS NOT NULL AND k.status = 'held' AND k.hold_id = w.hold_id AS has_seat,
+        v.what IN ('extend', 'transfer', 'pay', 'unpay') AS keeps, v.what IN ('confirm', 'sell') AS sells
     FROM v JOIN want w ON w.ord = v.ord LEFT JOIN lk k ON k.ord = w.ord AND k.line = w.line
     WHERE v.verdict IN ('ok', 'expired')),
 upd AS (
     UPDATE seats s SET
         version = s.version + 1,
-        status = CASE WHEN a.what IN ('extend', 'transfer') THEN 'held' WHEN a.what = 'confirm' THEN 'sold' ELSE 'available' END::seat_status,
-        hold_id = CASE WHEN a.what IN ('extend', 'transfer', 'confirm') THEN s.hold_id END,
-        user_id = CASE WHEN a.what = 'transfer' THEN a.to_user WHEN a.what IN ('extend', 'confirm') THEN s.user_id END,
-        held_until = CASE WHEN a.what = 'extend' THEN a.new_until WHEN a.what = 'transfer' THEN s.held_until END
+        status = CASE WHEN a.keeps THEN 'held' WHEN a.sells THEN 'sold' ELSE 'available' END::seat_status,
+        hold_id = CASE WHEN a.keeps OR a.sells THEN s.hold_id END,
+        user_id = CASE WHEN a.what = 'transfer' THEN a.to_user WHEN a.keeps OR a.sells THEN s.user_id END,
+        held_until = CASE WHEN a.what = 'extend' THEN a.new_until WHEN a.keeps THEN s.held_until END,
+        in_payment = a.what = 'pay'
     FROM act a
     WHERE a.has_seat AND s.org_id = a.org_id AND s.event_id = a.event_id AND s.seat_id = a.seat_id
-    RETURNING a.ord, a.line, s.version, s.status, s.hold_id, s.user_id, s.held_until),
+    RETURNING a.ord, a.line, s.version, s.status, s.hold_id, s.user_id, s.held_until, s.in_payment),
 updh AS (
     UPDATE seat_holds h SET
-        status = CASE WHEN a.what IN ('extend', 'transfer') THEN 'active' WHEN a.what = 'confirm' THEN 'converted'
+        status = CASE WHEN a.keeps THEN 'active' WHEN a.sells THEN 'converted'
             WHEN a.why = 'ttl_expired' THEN 'expired' ELSE 'cancelled' END::hold_status,
         held_until = CASE WHEN a.what = 'extend' THEN a.new_until ELSE h.held_until END,
         user_id = CASE WHEN a.what = 'transfer' THEN a.to_user ELSE h.user_id END,
-        ended_at = CASE WHEN a.what IN ('extend', 'transfer') THEN NULL ELSE a.now END,
-        reason = CASE WHEN a.what IN ('extend', 'transfer', 'confirm') THEN NULL ELSE a.why END,
-        notes = CASE WHEN a.what IN ('extend', 'transfer', 'confirm') THEN h.notes ELSE COALESCE(a.notes, h.notes) END,
-        ticket_ids = CASE WHEN a.what = 'confirm' THEN ARRAY(SELECT uuid_v7() FROM generate_series(1, h.quantity)) ELSE h.ticket_ids END
+        in_payment = a.what = 'pay',
+        ended_at = CASE WHEN a.keeps THEN NULL ELSE a.now END,
+        reason = CASE WHEN a.keeps OR a.sells THEN NULL ELSE a.why END,
+        notes = CASE WHEN a.keeps OR a.sells THEN h.notes ELSE COALESCE(a.notes, h.notes) END,
+        ticket_ids = CASE WHEN a.sells THEN ARRAY(SELECT uuid_v7() FROM generate_series(1, h.quantity)) ELSE h.ticket_ids END
     FROM act a
     WHERE h.hold_id = a.hold_id AND h.line = a.line AND h.org_id = a.org_id AND h.event_id = a.event_id
       AND h.status::text = 'active'
     RETURNING a.ord, a.line, h.held_until, h.user_id),
 moves AS MATERIALIZED (
     SELECT org_id, event_id, area_id, count(*) AS n,
-        sum(CASE WHEN what IN ('extend', 'transfer') THEN 0 ELSE quantity END) AS out,
-        sum(CASE WHEN what = 'confirm' THEN quantity ELSE 0 END) AS sold
+        sum(CASE WHEN keeps THEN 0 ELSE quantity END) AS out,
+        sum(CASE WHEN sells THEN quantity ELSE 0 END) AS sold
     FROM act WHERE area_id IS NOT NULL GROUP BY 1, 2, 3),
 upda AS (
     UPDATE areas r SET held = r.held - m.out, sold = r.sold + m.sold, version = r.version + m.n
@@ -161,7 +173,7 @@ upda AS (
     RETURNING r.org_id, r.event_id, r.area_id, r.held, r.sold, r.version, m.n),
 done AS MATERIALIZED (
     SELECT a.*, COALESCE(u.version, r.version - r.n + row_number() OVER (PARTITION BY a.org_id, a.event_id, a.area_id ORDER BY a.ord, a.line)) AS version,
-        u.status AS seat_status, u.hold_id AS seat_hold, u.user_id AS seat_user, u.held_until AS seat_until,
+        u.status AS seat_status, u.hold_id AS seat_hold, u.user_id AS seat_user, u.held_until AS seat_until, u.in_payment AS seat_payment,
         h.held_until AS line_until, h.user_id AS line_user, r.held AS area_held, r.sold AS area_sold
     FROM act a
     JOIN updh h ON h.ord = a.ord AND h.line = a.line
@@ -172,10 +184,11 @@ aud AS (
         area_id, user_id, actor, reason, request_id)
     SELECT now, version, hold_id, line_until,
         CASE what WHEN 'extend' THEN 'hold_extended' WHEN 'transfer' THEN 'hold_transferred'
-            WHEN 'confirm' THEN 'seat_sold' ELSE 'seat_released' END::audit_action,
+            WHEN 'pay' THEN 'payment_started' WHEN 'unpay' THEN 'payment_stopped'
+            WHEN 'confirm' THEN 'seat_sold' WHEN 'sell' THEN 'seat_sold' ELSE 'seat_released' END::audit_action,
         CASE WHEN area_id IS NOT NULL THEN quantity END, org_id, event_id, seat_id, area_id,
         line_user, CASE WHEN why = 'ttl_expired' THEN NULL ELSE actor END,
-        CASE WHEN what IN ('extend', 'transfer', 'confirm') THEN NULL ELSE why END, rid
+        CASE WHEN keeps OR sells THEN NULL ELSE why END, rid
     FROM done WHERE seat_status IS NOT NULL OR area_id IS NOT NULL
     RETURNING 1),
 kept AS MATERIALIZED (
@@ -188,6 +201,6 @@ SELECT v.ord, v.verdict AS code, v.event,
     v.has_owner AS owner, v.event_version,
     d.seat_id AS seat, d.area_id AS area, d.version, d.seat_status AS status, d.seat_hold AS hold, d.seat_user AS usr,
     d.seat_until, CASE WHEN d.seat_hold IS NULL OR d.seat_status = 'sold' THEN d.hold_id END AS ended,
-    d.area_held AS held, d.area_sold AS sold
+    d.area_held AS held, d.area_sold AS sold, COALESCE(d.seat_payment, false) AS in_payment
 FROM kept, v LEFT JOIN done d ON d.ord = v.ord
 ORDER BY v.ord, d.line

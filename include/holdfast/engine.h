@@ -116,6 +116,9 @@ int64_t engine_key_lock(struct slice org, struct slice user, struct slice method
 struct hold_view *hold_view_from_rows(struct arena *arena, const struct pg_result *rows, int first,
                                       int last);
 
+/* The same of a checkout, from all rows of read_checkout. NULL: no memory, or there are none. */
+struct checkout_view *checkout_view_from_rows(struct arena *arena, const struct pg_result *rows);
+
 /* --- changes made outside the engine ------------------------------------------- */
 
 /*

@@ -38,8 +38,17 @@ enum op_kind {
     /* Of a checkout: each a transaction of its own, all or nothing. */
     OP_CHECKOUT_START,  /* of `holds`, or of all that user has there */
     OP_CHECKOUT_CANCEL, /* releases its holds */
-    OP_PAY,             /* stores the intent, marks its holds as in payment */
-    OP_PAY_SETTLE,      /* what became of the payment: sells, releases, or takes the mark back */
+    /*
+     * Stores the intent, marks its holds as in payment. HF_OK and not `same`: the provider is to be
+     * asked, and OP_PAY_SETTLE has the answer (and keeps it for an Idempotency-Key). `same`:
+     * nothing to be asked, the checkout is completed or being paid already, as `checkout` tells.
+     */
+    OP_PAY,
+    /*
+     * What became of the payment: sells, releases, or takes the mark back. HF_OK whenever the
+     * intent's state is known, whichever it is: the answer follows checkout->intent_status.
+     */
+    OP_PAY_SETTLE,
 
     OP_ANSWER /* the answer is ready (status set): only keep it for the Idempotency-Key */
 };
@@ -214,6 +223,7 @@ struct op {
     bool solo;               /* needs a transaction of its own */
     bool may_have_run;       /* an outcome was lost, it committed: run it as a repeat */
     bool finished;           /* finish was called (an op with a key: before its commit) */
+    bool refund;             /* OP_PAY_SETTLE: paid too late, and what was paid for is gone */
     bool grow;               /* OP_HOLD that adds its free seats to the hold grow_hold */
     struct uuid grow_hold;   /* also: the hold to show when nothing was changed */
     struct event_info info;  /* of the event it was prepared with */

@@ -163,6 +163,7 @@ op_fail(struct op *op, enum hf_status status)
     op->tier = TIER_POSTGRES;
     op->fate = FATE_ANSWER;
     op->hold = NULL;
+    op->checkout = NULL;
     op->same = false;
     op->finished = false; /* an answer that was written before its commit failed is void */
     op->retry_after_s = status_http(status) == 503 || status == HF_SEAT_CONTENDED ? 1 : 0;
@@ -170,9 +171,33 @@ op_fail(struct op *op, enum hf_status status)
         op->seats[i].code = HF_OK; /* it isn't about this seat or that */
 }
 
+/* What a payment came to. */
+static void
+count_payment(const struct checkout_view *checkout)
+{
+    switch (checkout->intent_status) {
+    case INTENT_SUCCEEDED:
+        metric_add(METRIC_CHECKOUTS_COMPLETED_TOTAL, 1);
+        break;
+    case INTENT_FAILED:
+    case INTENT_EXPIRED:
+        metric_add(METRIC_CHECKOUTS_FAILED_TOTAL, 1);
+        break;
+    case INTENT_REFUND_REQUIRED:
+        metric_add(METRIC_REFUNDS_REQUIRED_TOTAL, 1);
+        break;
+    case INTENT_PROCESSING:
+    case INTENT_PENDING:
+    case INTENT_VOID:
+        break;
+    }
+}
+
 static void
 count_outcome(const struct op *op)
 {
+    if (op->kind == OP_CHECKOUT_START && op->status == HF_CREATED)
+        metric_add(METRIC_CHECKOUTS_STARTED_TOTAL, 1);
     if (op->kind == OP_HOLD) {
         if (op->status == HF_CREATED)
             metric_add(METRIC_HOLDS_CREATED_TOTAL, 1);
@@ -213,6 +238,16 @@ count_outcome(const struct op *op)
             metric_observe(METRIC_EXPIRY_LAG_SECONDS,
                            (uint64_t)(op->judged_at.us - op->ends_at.us));
         break;
+    case OP_CHECKOUT_START: /* counted before */
+    case OP_CHECKOUT_CANCEL:
+        metric_add(METRIC_CHECKOUTS_CANCELLED_TOTAL, 1);
+        break;
+    case OP_PAY:
+        metric_add(METRIC_PAYMENTS_STARTED_TOTAL, 1);
+        break;
+    case OP_PAY_SETTLE:
+        count_payment(op->checkout);
+        break;
     case OP_HOLD:
     case OP_ANSWER:
         break;
@@ -224,12 +259,14 @@ static void
 void_late_grant(struct engine *engine, struct op *op)
 {
     bool grants = op->kind == OP_HOLD || op->kind == OP_EXTEND;
-    if (!grants || op->hold == NULL || op->hold->status != HOLD_ACTIVE)
-        return;
-    struct db_time now;
+    struct db_time now, end = { INT64_MAX };
     int64_t error_us;
+    if (grants && op->hold != NULL && op->hold->status == HOLD_ACTIVE)
+        end = op->hold->held_until;
+    if (op->kind == OP_CHECKOUT_START && op->checkout != NULL)
+        end = op->checkout->expires_at;
     if (db_clock_read(engine->node->clock, mono_now(), &now, &error_us) &&
-        now.us - error_us >= op->hold->held_until.us)
+        now.us - error_us >= end.us)
         op_fail(op, HF_HOLD_EXPIRED);
 }
 

@@ -12,11 +12,13 @@
  *   op_hold.c     hold_seats: parameters and verdicts
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
- *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow)
+ *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
+ *                 payments)
  *   keys.c        Idempotency-Keys
  *   settle.c      what a committed change tells memory and Redis
  *   tell.c        the same for the feed: maps, streams and peers
  *   hold_view.c   holds as they are shown
+ *   checkout_view.c  checkouts as they are shown
  */
 #ifndef HOLDFAST_ENGINE_INTERNAL_H
 #define HOLDFAST_ENGINE_INTERNAL_H
@@ -251,6 +253,8 @@ void send_lock_areas(struct batch *batch);
 struct pg_array *worker_array(struct worker *worker, int i, enum pg_type type);
 /* Adds a text, or a null for an empty one. */
 void worker_array_text(struct pg_array *array, struct slice text);
+/* The same for a parameter. */
+void worker_param_text(struct pg_params *params, struct slice text);
 
 /* --- op_hold.c, op_area.c, op_change.c -------------------------------------------- */
 
@@ -306,11 +310,13 @@ void judge_hold_areas(struct batch *batch);
 bool op_is_area_hold(const struct op *op);
 bool op_is_seat_hold(const struct op *op);
 bool op_is_change(const struct op *op);
+/* Of a checkout, or of its payment. */
+bool op_is_of_checkout(const struct op *op);
 void send_change_holds(struct batch *batch);
-/* Within a solo op: releases `holds` (an OP_HOLD that replaces them) or the op's `drop` seats
- * (OP_PATCH). */
-void send_solo_change(struct batch *batch, const struct op *op, const struct uuid *holds, int count,
-                      const char *reason);
+/* Within a solo op: one of change_holds' words for each of `holds`; "remove" is of the op's `drop`
+ * seats. */
+void send_solo_change(struct batch *batch, const struct op *op, const char *word,
+                      const struct uuid *holds, int count, const char *reason);
 void judge_changes(struct batch *batch);
 /* Sets op->status and the like from the word that a statement gave. */
 void op_judge_word(struct op *op, struct slice word);
@@ -326,6 +332,10 @@ void solo_run(struct worker *worker, struct op *op);
  * before, reused, still running) leave the batch. False: the transaction failed.
  */
 HF_MUST_CHECK bool keys_claim(struct batch *batch);
+/* Whether the op works only if nobody did under its key. */
+bool key_is_claimed(const struct op *op);
+/* Whether what it is answered is kept under its key. */
+bool key_keeps_answer(const struct op *op);
 /* The lock of an op's key. */
 int64_t key_lock_key(const struct op *op);
 /* Finishes the ops that will be answered and stores their answers. False: no memory. */
@@ -345,6 +355,8 @@ void settle_hold_rows(struct batch *batch, struct op *op, bool committed,
                       struct waiter_list *waiters);
 /* Arms the timer of a hold that has areas only. */
 void settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold);
+/* The same for each such hold of a checkout that is open (again). */
+void settle_checkout_timers(struct batch *batch, const struct op *op);
 /* Everything that change_holds returned. */
 void settle_change_rows(struct batch *batch, struct waiter_list *waiters);
 /* What reclaim_areas freed, and what hold_areas took. */
@@ -384,6 +396,8 @@ struct hold_view *hold_view_new(struct op *op, const struct pg_result *seats, in
  * memory. */
 bool op_show(struct op *op, const struct pg_result *views, int64_t pos);
 enum hold_status hold_status_of(struct slice word);
+/* The hold among those that the op shows; NULL: none of them. */
+const struct hold_view *op_hold_view(const struct op *op, const struct uuid *hold);
 
 /* Columns of the statements' results. */
 enum {
@@ -437,7 +451,8 @@ enum {
     CH_SEAT_UNTIL,
     CH_ENDED,
     CH_HELD,
-    CH_SOLD
+    CH_SOLD,
+    CH_IN_PAYMENT
 };
 enum {
     RH_POS,
@@ -464,6 +479,18 @@ enum {
     RH_ENDED,
     RH_TICKETS,
     RH_IN_PAYMENT
+};
+/* Those of read_checkout go on behind read_holds'. */
+enum {
+    RC_CHECKOUT = RH_IN_PAYMENT + 1,
+    RC_EVENT,
+    RC_USER,
+    RC_STATUS,
+    RC_AMOUNT,
+    RC_CURRENCY,
+    RC_INTENT,
+    RC_INTENT_STATUS,
+    RC_MINE
 };
 
 #endif

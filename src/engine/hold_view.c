@@ -233,6 +233,18 @@ hold_view_from_rows(struct arena *arena, const struct pg_result *rows, int first
     return view->reason.ptr != NULL ? view : NULL;
 }
 
+const struct hold_view *
+op_hold_view(const struct op *op, const struct uuid *hold)
+{
+    const struct checkout_view *checkout = op->checkout;
+    if (op->hold != NULL && uuid_equal(&op->hold->hold_id, hold))
+        return op->hold;
+    for (int i = 0; checkout != NULL && i < checkout->hold_count; i++)
+        if (uuid_equal(&checkout->holds[i]->hold_id, hold))
+            return checkout->holds[i];
+    return NULL;
+}
+
 bool
 op_show(struct op *op, const struct pg_result *views, int64_t pos)
 {

@@ -157,6 +157,20 @@ keys_claim(struct batch *batch)
     return ok;
 }
 
+/* A payment is begun under the key, and what it came to is kept under it; in between others hear
+ * that it is under way. */
+bool
+key_is_claimed(const struct op *op)
+{
+    return op->keyed && op->kind != OP_PAY_SETTLE;
+}
+
+bool
+key_keeps_answer(const struct op *op)
+{
+    return op->keyed && op->kind != OP_PAY;
+}
+
 static bool
 is_kept(const struct op *op, int status)
 {

@@ -1,6 +1,7 @@
 /*
  * op_change.c - what is done to a hold after its birth: extend, confirm, transfer,
- * release, remove seats, expire. One statement for any mix (change_holds.sql).
+ * release, remove seats, expire, and what a payment does to it. One statement for any mix
+ * (change_holds.sql): every release goes through it, whoever wants it and why.
  */
 #include "engine_internal.h"
 
@@ -19,36 +20,50 @@ op_is_change(const struct op *op)
         return true;
     case OP_HOLD:
     case OP_PATCH:
+    case OP_CHECKOUT_START:
+    case OP_CHECKOUT_CANCEL:
+    case OP_PAY:
+    case OP_PAY_SETTLE:
     case OP_ANSWER:
         break;
     }
     return false;
 }
 
-static struct slice
+bool
+op_is_of_checkout(const struct op *op)
+{
+    return op->kind == OP_CHECKOUT_START || op->kind == OP_CHECKOUT_CANCEL || op->kind == OP_PAY ||
+           op->kind == OP_PAY_SETTLE;
+}
+
+static const char *
 word_of_kind(enum op_kind kind)
 {
     switch (kind) {
     case OP_EXTEND:
-        return SLICE_LITERAL("extend");
+        return "extend";
     case OP_CONFIRM:
-        return SLICE_LITERAL("confirm");
+        return "confirm";
     case OP_TRANSFER:
-        return SLICE_LITERAL("transfer");
+        return "transfer";
     case OP_CANCEL:
-        return SLICE_LITERAL("cancel");
+        return "cancel";
     case OP_REMOVE:
-    case OP_PATCH:
-        return SLICE_LITERAL("remove");
+        return "remove";
     case OP_EXPIRE:
-        return SLICE_LITERAL("expire");
-    case OP_HOLD: /* replaces the user's other hold */
-        return SLICE_LITERAL("cancel");
+        return "expire";
+    case OP_HOLD:
+    case OP_PATCH:
+    case OP_CHECKOUT_START:
+    case OP_CHECKOUT_CANCEL:
+    case OP_PAY:
+    case OP_PAY_SETTLE:
     case OP_ANSWER:
-        break;
+        break; /* each of several pieces, or none */
     }
     hf_assert(false);
-    return SLICE_EMPTY;
+    return "";
 }
 
 enum {
@@ -69,6 +84,7 @@ enum {
     P_EXPECT_ORD,
     P_EXPECT_SEAT,
     P_EXPECT_VERSION,
+    P_CHECKOUT,
     P_COUNT
 };
 
@@ -78,20 +94,27 @@ static const enum pg_type column_types[P_COUNT] = {
     [P_TO_USER] = PG_TEXT,     [P_REASON] = PG_TEXT,         [P_NOTES] = PG_TEXT,
     [P_ACTOR] = PG_TEXT,       [P_REQUEST] = PG_TEXT,        [P_REPEAT] = PG_BOOL,
     [P_DROP_ORD] = PG_INT4,    [P_DROP_SEAT] = PG_TEXT,      [P_EXPECT_ORD] = PG_INT4,
-    [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8,
+    [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8, [P_CHECKOUT] = PG_UUID,
 };
 
+/* What the node finds out by itself, and what was paid for, is no matter of whose hold it is. */
+static bool
+asks_for_owner(const struct op *op)
+{
+    return !op->privileged && op->kind != OP_EXPIRE && op->kind != OP_PAY_SETTLE;
+}
+
 static void
-add_change(struct pg_array **c, const struct op *op, int ord)
+add_change(struct pg_array **c, const struct op *op, const char *word, int ord)
 {
     pg_array_int(c[P_ORD], ord);
-    pg_array_text(c[P_WHAT], word_of_kind(op->kind));
+    pg_array_text(c[P_WHAT], slice_of(word));
     pg_array_text(c[P_ORG], op->org);
     pg_array_uuid(c[P_HOLD], &op->hold_id);
-    if (op->privileged || op->kind == OP_EXPIRE)
-        pg_array_null(c[P_OWNER]);
-    else
+    if (asks_for_owner(op))
         pg_array_text(c[P_OWNER], op->user);
+    else
+        pg_array_null(c[P_OWNER]);
     pg_array_int(c[P_SECONDS], op->seconds);
     worker_array_text(c[P_TO_USER], op->to_user);
     worker_array_text(c[P_REASON], op->reason ? slice_of(op->reason) : SLICE_EMPTY);
@@ -99,6 +122,10 @@ add_change(struct pg_array **c, const struct op *op, int ord)
     worker_array_text(c[P_ACTOR], op->actor);
     worker_array_text(c[P_REQUEST], op->request_id);
     pg_array_bool(c[P_REPEAT], op->may_have_run);
+    if (op->kind == OP_PAY)
+        pg_array_uuid(c[P_CHECKOUT], &op->checkout_id);
+    else
+        pg_array_null(c[P_CHECKOUT]);
     for (int i = 0; i < op->drop_count; i++) {
         pg_array_int(c[P_DROP_ORD], ord);
         pg_array_text(c[P_DROP_SEAT], op->drop[i].id);
@@ -137,13 +164,13 @@ send_change_holds(struct batch *batch)
     take_columns(batch, columns);
     for (int i = 0; i < batch->count; i++)
         if (op_is_change(batch->ops[i]))
-            add_change(columns, batch->ops[i], i);
+            add_change(columns, batch->ops[i], word_of_kind(batch->ops[i]->kind), i);
     send_columns(batch, columns);
 }
 
 void
-send_solo_change(struct batch *batch, const struct op *op, const struct uuid *holds, int count,
-                 const char *reason)
+send_solo_change(struct batch *batch, const struct op *op, const char *word,
+                 const struct uuid *holds, int count, const char *reason)
 {
     struct pg_array *columns[P_COUNT];
     take_columns(batch, columns);
@@ -151,7 +178,7 @@ send_solo_change(struct batch *batch, const struct op *op, const struct uuid *ho
         struct op one = *op;
         one.hold_id = holds[i];
         one.reason = reason;
-        add_change(columns, &one, i);
+        add_change(columns, &one, word, i);
     }
     send_columns(batch, columns);
 }

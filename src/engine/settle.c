@@ -80,14 +80,16 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
     }
 }
 
-/* Why change_holds freed a seat of this op's hold. A hold of a solo op is patched or replaced. */
+/* Why change_holds freed a seat of this op's hold. */
 static enum feed_reason
 reason_of(const struct op *op, struct slice code)
 {
     if (slice_is(code, "expired") || op->kind == OP_EXPIRE)
         return FEED_TTL_EXPIRED;
-    if (op->solo)
-        return op->kind == OP_HOLD ? FEED_REPLACED : FEED_USER_CANCELLED;
+    if (op->kind == OP_HOLD)
+        return FEED_REPLACED;
+    if (op->kind == OP_PATCH)
+        return FEED_USER_CANCELLED;
     return op->reason != NULL ? feed_reason_parse(slice_of(op->reason)) : FEED_REASON_NONE;
 }
 
@@ -124,6 +126,7 @@ settle_change_row(struct batch *batch, const struct op *op, int row, struct wait
     view.user_hash = hash_user(user);
     view.held_until = pg_get_time(rows, row, CH_SEAT_UNTIL);
     view.version = pg_get_int(rows, row, CH_VERSION);
+    view.in_payment = pg_get_bool(rows, row, CH_IN_PAYMENT);
     settle_seat(batch, &key, &view, false, true, waiters);
     tell_seat(batch->worker, &key, &view, user,
               view.status == SEAT_AVAILABLE ? reason_of(op, pg_get_text(rows, row, CH_CODE))
@@ -154,7 +157,26 @@ settle_area_timer(struct batch *batch, const struct op *op, const struct hold_vi
                               .version = 1 };
     uuid_format(&hold->hold_id, text + 1);
     struct seat_key key = { op->org, hold->event, slice_of(text) };
-    hot_table_learn(batch->worker->node->hot, &key, &view, batch->began, true);
+    if (!hot_table_rearm(batch->worker->node->hot, &key, &hold->hold_id, hold->held_until))
+        hot_table_learn(batch->worker->node->hot, &key, &view, batch->began, true);
+}
+
+static bool
+has_seats(const struct hold_view *hold)
+{
+    for (int i = 0; i < hold->line_count; i++)
+        if (hold->lines[i].seat.len > 0)
+            return true;
+    return false;
+}
+
+void
+settle_checkout_timers(struct batch *batch, const struct op *op)
+{
+    const struct checkout_view *checkout = op->checkout;
+    for (int i = 0; checkout->status == CHECKOUT_OPEN && i < checkout->hold_count; i++)
+        if (checkout->holds[i]->status == HOLD_ACTIVE && !has_seats(checkout->holds[i]))
+            settle_area_timer(batch, op, checkout->holds[i]);
 }
 
 void
@@ -291,19 +313,19 @@ add_change_rows(struct batch *batch, int count, bool held)
             continue;
         const struct op *op = batch->ops[ord];
         bool is_held = slice_is(pg_get_text(rows, row, CH_STATUS), "held");
-        if (is_held != held || (held && op->hold == NULL))
-            continue;
         struct uuid hold =
             is_held ? pg_get_uuid(rows, row, CH_HOLD) : pg_get_uuid(rows, row, CH_ENDED);
+        const struct hold_view *view = op_hold_view(op, &hold);
+        if (is_held != held || (held && view == NULL))
+            continue;
         int before = count;
         count = add_warm(batch->worker, count, op, pg_get_text(rows, row, CH_EVENT),
-                         pg_get_text(rows, row, CH_SEAT), &hold, held ? op->hold : NULL,
+                         pg_get_text(rows, row, CH_SEAT), &hold, held ? view : NULL,
                          pg_get_int(rows, row, CH_VERSION));
         if (!held && count > before) {
             struct warm_hold *gone = &batch->worker->warm_holds[before];
             gone->user = pg_get_text(rows, row, CH_OWNER); /* the member names him, not the actor */
-            gone->lives_on = op->hold != NULL && op->hold->status == HOLD_ACTIVE &&
-                             uuid_equal(&op->hold->hold_id, &hold);
+            gone->lives_on = view != NULL && view->status == HOLD_ACTIVE;
         }
     }
     return count;

@@ -1,11 +1,11 @@
 /*
  * solo.c - ops whose pieces stand or fall together over several statements: a patch, a
  * hold of seats and areas, one that replaces the user's other hold, one that adds its
- * free seats to a hold that exists. Each has a transaction of its own, which is rolled
- * back when any piece is refused; that is what makes them all or nothing.
+ * free seats to a hold that exists, whatever is about a checkout. Each has a transaction of
+ * its own, which is rolled back when any piece is refused; that is what makes them all or nothing.
  *
  *   read     what the hold has (before the locks, to know event and owner)
- *   lock     user, holds, areas; then read the hold again: now it is certain
+ *   lock     user, holds, areas, checkout; then read the hold again: now it is certain
  *   change   release, resize, take
  *   judge    every verdict, and the limits of the whole
  */
@@ -21,6 +21,8 @@
 static bool
 changes_something(const struct solo *solo)
 {
+    if (op_is_of_checkout(solo->op))
+        return solo->writes;
     return solo->op->fate == FATE_ANSWER && solo_is_good(solo->op->status) && !solo->op->same &&
            !(solo->op->status == HF_CREATED && !solo->op->grow &&
              !uuid_is_nil(&solo->op->grow_hold));
@@ -43,6 +45,25 @@ view_result(struct solo *solo, const struct uuid *hold)
     return true;
 }
 
+static bool
+run_checkout(struct solo *solo)
+{
+    solo->op->checkout = NULL;
+    solo->op->same = false;
+    solo->op->retry_after_s = 0;
+    solo->writes = false;
+    switch (solo->op->kind) {
+    case OP_CHECKOUT_START:
+        return solo_run_checkout_start(solo);
+    case OP_CHECKOUT_CANCEL:
+        return solo_run_checkout_cancel(solo);
+    case OP_PAY:
+        return solo_run_pay(solo);
+    default:
+        return solo_run_settle(solo);
+    }
+}
+
 /* True: the op's pieces were judged (op->fate, op->status). False: the transaction failed. */
 static bool
 run_pieces(struct solo *solo)
@@ -50,13 +71,15 @@ run_pieces(struct solo *solo)
     struct op *op = solo->op;
     bool ok;
     op->hold = NULL;
+    op->tier = TIER_POSTGRES;
+    if (op_is_of_checkout(op))
+        return run_checkout(solo);
     if (op->kind == OP_PATCH || op->grow)
         ok = solo_run_change(solo);
     else if (op->info.policy.one_hold_per_user)
         ok = solo_run_replace(solo);
     else
         ok = solo_run_mixed(solo);
-    op->tier = TIER_POSTGRES;
     if (!ok || op->fate != FATE_ANSWER || !solo_is_good(op->status))
         return ok;
     /* Where nothing was changed the answer is the hold that exists. */
@@ -69,6 +92,8 @@ solo_free_rows(struct solo *solo)
     batch_rows_free(&solo->batch.rows);
     pg_result_free(&solo->sizes);
     pg_result_free(&solo->units);
+    pg_result_free(&solo->checkout_rows);
+    solo_free_late(solo);
 }
 
 /*
@@ -83,14 +108,16 @@ transact_solo(struct solo *solo, bool *changed)
 
     *changed = false;
     batch_begin(batch);
-    bool ok = !solo->op->keyed || keys_claim(batch);
+    bool ok = !key_is_claimed(solo->op) || keys_claim(batch);
     if (ok && batch->count == 0) {
         pg_tx_rollback(pg);
         return pg_tx_end(pg);
     }
     ok = ok && run_pieces(solo);
+    if (!ok)
+        op_fail(solo->op, HF_STORE_UNAVAILABLE); /* no memory; else the outcome says why */
     *changed = ok && changes_something(solo);
-    if (*changed && solo->op->keyed)
+    if (*changed && key_keeps_answer(solo->op))
         ok = keys_store(batch);
     if (ok && *changed)
         pg_tx_commit(pg);
@@ -110,7 +137,7 @@ store_refusal(struct solo *solo)
         return;
     solo->op->finished = false;
     batch_begin(batch);
-    bool ok = keys_claim(batch);
+    bool ok = !key_is_claimed(solo->op) || keys_claim(batch);
     if (ok && batch->count > 0)
         ok = keys_store(batch);
     if (ok && batch->count > 0)
@@ -162,6 +189,26 @@ settle_committed(struct solo *solo, struct waiter_list *waiters)
         settle_area_row(batch, op, op->areas[solo->new_areas[row]].id, row);
     if (op->hold != NULL && op->hold->status == HOLD_ACTIVE && op->seat_count == 0)
         settle_area_timer(batch, op, op->hold);
+    solo_settle_late(solo, waiters);
+    if (op->checkout != NULL)
+        settle_checkout_timers(batch, op);
+}
+
+/* What the op is about, before any lock. */
+static enum hf_status
+look(struct solo *solo)
+{
+    switch (solo->op->kind) {
+    case OP_CHECKOUT_START:
+        return solo_look_start(solo);
+    case OP_CHECKOUT_CANCEL:
+    case OP_PAY:
+        return solo_look_checkout(solo);
+    case OP_PAY_SETTLE:
+        return solo_look_payment(solo);
+    default:
+        return solo->op->kind == OP_PATCH || solo->op->grow ? solo_look_first(solo) : HF_OK;
+    }
 }
 
 static void
@@ -203,7 +250,7 @@ solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
     enum hf_status settled;
     switch (outcome) {
     case PG_DONE:
-        if (!changed && solo->op->keyed && solo->op->fate == FATE_ANSWER)
+        if (!changed && key_keeps_answer(solo->op) && solo->op->fate == FATE_ANSWER)
             store_refusal(solo);
         if (batch->count > 0)
             settle_solo(solo, changed);
@@ -239,7 +286,7 @@ static void
 refuse_early(struct solo *solo, enum hf_status status)
 {
     op_fail(solo->op, status);
-    if (solo->op->keyed && status != HF_STORE_UNAVAILABLE)
+    if (key_keeps_answer(solo->op) && status != HF_STORE_UNAVAILABLE)
         store_refusal(solo);
     if (solo->batch.count > 0)
         settle_solo(solo, false);
@@ -254,12 +301,10 @@ solo_run(struct worker *worker, struct op *op)
     bool changed = false;
 
     op->row_first = op->row_end = 0;
-    if (op->kind == OP_PATCH || op->grow) {
-        enum hf_status status = solo_look_first(&solo);
-        if (status != HF_OK) {
-            refuse_early(&solo, status);
-            return;
-        }
+    enum hf_status status = look(&solo);
+    if (status != HF_OK) {
+        refuse_early(&solo, status);
+        return;
     }
     for (int repeats = 0;; repeats++) {
         solo_free_rows(&solo);

@@ -123,7 +123,7 @@ send_and_judge_growth(struct solo *solo, int *resize, int resize_count)
                                   .source = solo->before->source };
     solo_send_count(solo, solo->before->user);
     if (drops)
-        send_solo_change(batch, op, &solo->result_hold, 1, "user_cancelled");
+        send_solo_change(batch, op, "remove", &solo->result_hold, 1, "user_cancelled");
     if (resize_count > 0)
         send_resize(solo, resize, resize_count);
     solo_send_takes(solo, &growth);
@@ -133,7 +133,7 @@ send_and_judge_growth(struct solo *solo, int *resize, int resize_count)
         return false;
     solo_judge_takes(solo, HF_OK);
     if (op->fate == FATE_ANSWER && drops)
-        solo_judge_releases(solo);
+        solo_judge_changes(solo);
     if (op->fate == FATE_ANSWER && resize_count > 0)
         judge_sizes(solo);
     if (op->fate == FATE_ANSWER &&

@@ -100,7 +100,7 @@ solo_run_replace(struct solo *solo)
     }
     send_lock_areas(&solo->batch);
     if (count > 0)
-        send_solo_change(&solo->batch, op, holds, count, "replaced");
+        send_solo_change(&solo->batch, op, "cancel", holds, count, "replaced");
     solo_send_count(solo, op->user);
     solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
@@ -110,7 +110,7 @@ solo_run_replace(struct solo *solo)
         return false;
     solo_judge_takes(solo, HF_CREATED);
     if (op->fate == FATE_ANSWER && count > 0)
-        solo_judge_releases(solo);
+        solo_judge_changes(solo);
     if (op->fate == FATE_ANSWER && !op->same)
         solo_judge_limits(solo);
     return true;

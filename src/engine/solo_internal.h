@@ -5,13 +5,19 @@
  *   solo_pieces.c  steps that all of them take: read, lock, take, judge
  *   solo_hold.c    new holds: of seats and areas, or replacing the user's other hold
  *   solo_change.c  holds that exist: a patch, or a hold request that grows one
+ *   solo_checkout.c  checkouts: begun and cancelled, and what payments share with them
+ *   solo_payment.c   payments: begun and settled
+ *   solo_late.c      a payment that succeeded when its holds were over
  */
 #ifndef HOLDFAST_SOLO_INTERNAL_H
 #define HOLDFAST_SOLO_INTERNAL_H
 
 #include "engine_internal.h"
 
-#define SOLO_HOLDS_MAX 64 /* active holds of one user that a new one may replace */
+#define SOLO_HOLDS_MAX     64  /* active holds of one user that a new one may replace */
+#define CHECKOUT_HOLDS_MAX 256 /* of one checkout */
+
+struct late_hold;
 
 struct solo {
     struct batch batch;
@@ -28,6 +34,15 @@ struct solo {
     struct pg_result *units; /* count_units */
     int64_t planned;         /* units that the hold shall have */
     bool seats_follow;       /* the seats are sent when the areas are known */
+
+    /* of a checkout */
+    struct uuid *holds; /* each once */
+    int hold_count;
+    struct checkout_view *seen;      /* as it is under its lock (before: as it was found) */
+    struct pg_result *checkout_rows; /* read_checkout */
+    bool writes;                     /* there is something to commit */
+    struct late_hold *late;          /* its holds, taken anew */
+    int late_count;
 };
 
 /* --- solo_pieces.c ------------------------------------------------------------ */
@@ -56,8 +71,8 @@ void solo_send_takes(struct solo *solo, const struct hold_growth *growth);
 HF_MUST_CHECK bool solo_read_takes(struct solo *solo);
 /* granted: the status if all were taken. */
 void solo_judge_takes(struct solo *solo, enum hf_status granted);
-/* Verdicts of change_holds' releases: one that can't be released now stops the whole. */
-void solo_judge_releases(struct solo *solo);
+/* Verdicts of change_holds: what can't be done to one hold now stops the whole. */
+void solo_judge_changes(struct solo *solo);
 
 /* --- solo_hold.c, solo_change.c: run the pieces; the op has the verdict --------- */
 
@@ -66,5 +81,49 @@ HF_MUST_CHECK bool solo_run_replace(struct solo *solo);
 HF_MUST_CHECK bool solo_run_change(struct solo *solo);
 /* What a patch (or growth) is about, before any lock. HF_OK: go on; else what the op hears. */
 HF_MUST_CHECK enum hf_status solo_look_first(struct solo *solo);
+
+/* --- solo_checkout.c ------------------------------------------------------------ */
+
+HF_MUST_CHECK bool solo_run_checkout_start(struct solo *solo);
+HF_MUST_CHECK bool solo_run_checkout_cancel(struct solo *solo);
+/* As solo_look_first: which holds a new checkout is of. */
+HF_MUST_CHECK enum hf_status solo_look_start(struct solo *solo);
+/* The same of a checkout that exists: op->checkout_id. */
+HF_MUST_CHECK enum hf_status solo_look_checkout(struct solo *solo);
+/* Locks all that is decided about a checkout, then reads it anew: solo->seen, NULL if there is
+ * none. user: whose lock is taken, too; may be empty. */
+HF_MUST_CHECK bool solo_lock_checkout(struct solo *solo, struct slice user);
+/* May the op's user do something to the checkout? */
+HF_MUST_CHECK bool solo_owns_checkout(const struct solo *solo);
+void solo_send_read_checkout(struct solo *solo);
+/* Reads the answer of the one before into op->checkout. */
+HF_MUST_CHECK bool solo_show_checkout(struct solo *solo);
+
+/* Where a checkout, and its payment if intent isn't NULL, goes. */
+struct settlement {
+    const char *word;            /* what happens to its holds; NULL: nothing */
+    const char *intent, *status; /* new statuses; NULL: as it is */
+    const char *reason;          /* why it ended; NULL: it didn't, or well */
+    const char *action, *kind;   /* audit action, domain event; NULL: none */
+};
+/* holds: what it consists of from now on; NULL: as before. */
+void solo_send_settle(struct solo *solo, const struct settlement *settlement,
+                      const struct uuid *intent, const struct uuid *holds, int hold_count);
+
+/* --- solo_payment.c ------------------------------------------------------------- */
+
+HF_MUST_CHECK bool solo_run_pay(struct solo *solo);
+HF_MUST_CHECK bool solo_run_settle(struct solo *solo);
+/* As solo_look_first: which checkout the payment is for. */
+HF_MUST_CHECK enum hf_status solo_look_payment(struct solo *solo);
+
+/* --- solo_late.c ------------------------------------------------------------------ */
+
+/* Takes the seats and areas of the checkout's holds anew and sells them: solo->holds are the new
+ * ones. The op has the verdict. */
+HF_MUST_CHECK bool solo_run_late(struct solo *solo);
+/* What it committed, for Redis, memory and feed. */
+void solo_settle_late(struct solo *solo, struct waiter_list *waiters);
+void solo_free_late(struct solo *solo);
 
 #endif

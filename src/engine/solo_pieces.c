@@ -276,13 +276,13 @@ solo_take_all(struct solo *solo)
     return true;
 }
 
-/* Verdicts of the releases: one that can't be released now stops the whole. */
+/* What can't be done to one hold now stops the whole. */
 void
-solo_judge_releases(struct solo *solo)
+solo_judge_changes(struct solo *solo)
 {
     const struct pg_result *rows = solo->batch.rows.changes;
     for (int row = 0; row < pg_rows(rows); row++) {
-        struct op piece = { .kind = OP_CANCEL };
+        struct op piece = { .kind = solo->op->kind };
         op_judge_word(&piece, pg_get_text(rows, row, CH_CODE));
         if (piece.fate == FATE_LATER) {
             solo->op->fate = FATE_LATER;

@@ -266,6 +266,10 @@ op_locks_hold(const struct op *op)
     switch (op->kind) {
     case OP_HOLD:
         return op->grow ? &op->grow_hold : NULL;
+    case OP_CHECKOUT_START: /* of several holds, and alone in its transaction */
+    case OP_CHECKOUT_CANCEL:
+    case OP_PAY:
+    case OP_PAY_SETTLE:
     case OP_ANSWER:
         return NULL;
     case OP_EXTEND:
