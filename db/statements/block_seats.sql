@@ -1,6 +1,7 @@
 -- block_seats - takes seats off sale; what is held or sold stays as it is.
 --
--- $1 text org, $2 text event, $3 text[] seats (none twice), $4 text actor, $5 text reason, $6 text request id
+-- $1 text org, $2 text event, $3 text[] seats (none twice), $4 text actor, $5 text reason, $6 text request id,
+-- $7 text client's address, $8 text user agent
 -- Columns (a row per seat asked for, in order of $3): pos, seat, code, version, hold, usr, until,
 -- in_payment, status (of the seat as it now is), ended (the hold that was over, if it was ended here), now.
 -- code: ok | seat_not_found | seat_taken | seat_sold | seat_blocked (it was) | locked (another
@@ -50,13 +51,13 @@ closed AS (
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
-        user_id, actor, reason, request_id)
+        user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT j.now, u.version - 1, j.hold_id, j.held_until, 'seat_released'::audit_action, $1, $2,
-        j.seat, j.user_id, NULL, 'ttl_expired', $6::text
+        j.seat, j.user_id, NULL, 'ttl_expired', $6::text, NULL, NULL
     FROM j JOIN upd u ON u.pos = j.pos WHERE j.over
     UNION ALL
     SELECT j.now, u.version, NULL, NULL, 'seat_blocked'::audit_action, $1, $2,
-        j.seat, NULL, $4::text, $5::text, $6
+        j.seat, NULL, $4::text, $5::text, $6, $7::text, $8::text
     FROM j JOIN upd u ON u.pos = j.pos),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM j WHERE code = 'ok'), (SELECT count(*) FROM upd), 'seats blocked')

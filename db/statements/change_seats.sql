@@ -3,7 +3,8 @@
 -- $1 text org, $2 text event
 -- $3 text[] seat, $4 text[] section, $5 text[] row, $6 text[] number, $7 text[] type (null: none),
 -- $8 int8[] price, $9 float8[] x, $10 float8[] y, $11 jsonb[] attributes: no seat twice
--- $12 text actor (null: the system), $13 text request id (null: none)
+-- $12 text actor (null: the system), $13 text request id (null: none),
+-- $14 text client's address, $15 text user agent (null: the system)
 --
 -- Columns (a row per seat that changed): seat, version, status, hold, usr, until, in_payment, now.
 -- A seat keeps its state, held and sold ones too. A removed one comes back as available. A seat
@@ -37,10 +38,10 @@ upd AS (
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS changed FROM upd),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
-        user_id, actor, request_id)
+        user_id, actor, request_id, client_ip, user_agent)
     SELECT clk.now, u.version, u.hold_id, u.held_until,
         CASE WHEN u.gone THEN 'seat_added' ELSE 'seat_changed' END::audit_action, $1, $2, u.seat_id,
-        u.user_id, $12::text, $13::text
+        u.user_id, $12::text, $13::text, $14::text, $15::text
     FROM clk, upd u)
 SELECT u.seat_id AS seat, u.version, u.status, u.hold_id AS hold, u.user_id AS usr,
     u.held_until AS until, u.in_payment, clk.now

@@ -7,6 +7,7 @@
 -- $5 to $17: of the hold, as in hold_seats
 -- $18 int4[] quantity
 -- $19 bool[] the hold is of areas only: an active one of the same user, cart and quantities is the answer
+-- $20 text[] client's address   $21 text[] user agent
 --
 -- Columns: pos, ord, code, taken, hold, until, price, version, born, now, held, sold (of the area).
 -- code: ok | same (hold: the one that exists) | stale | event_not_found | event_closed |
@@ -16,9 +17,10 @@
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[],
         $7::text[], $8::int4[], $9::text[], $10::int8[], $11::bool[], $12::text[], $13::text[],
-        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::int4[], $19::bool[])
+        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::int4[], $19::bool[],
+        $20::text[], $21::text[])
     WITH ORDINALITY AS u(ord, org, event, area, hold, usr, cart, ttl, source, ver, privileged,
-        email, actor, rid, line, until, born, quantity, look, pos)),
+        email, actor, rid, line, until, born, quantity, look, ip, agent, pos)),
 ev AS MATERIALIZED (
     SELECT e.* FROM (SELECT DISTINCT org, event FROM req) d
     JOIN events e ON e.org_id = d.org AND e.event_id = d.event),
@@ -58,6 +60,7 @@ j AS MATERIALIZED (
         WHEN e.status = 'cancelled' OR (e.status <> 'on_sale' AND NOT r.privileged) THEN 'event_closed'
         WHEN a.area_id IS NULL THEN 'area_not_found'
         WHEN s.hold_id IS NOT NULL THEN 'same'
+        WHEN r.ver IS NULL THEN 'ok' -- paid for: no limit counts
         WHEN q.units > e.max_seats_per_hold THEN 'too_many_seats'
         WHEN e.max_seats_per_user > 0 AND c.units + q.units > e.max_seats_per_user THEN 'user_limit'
         ELSE 'ok' END AS code
@@ -97,8 +100,8 @@ ins AS (
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, quantity, org_id, event_id, area_id,
-        user_id, actor, request_id)
-    SELECT now, made_version, hold, ends, 'seat_held'::audit_action, quantity, org, event, area, usr, actor, rid
+        user_id, actor, request_id, client_ip, user_agent)
+    SELECT now, made_version, hold, ends, 'seat_held'::audit_action, quantity, org, event, area, usr, actor, rid, ip, agent
     FROM made
     RETURNING 1),
 kept AS MATERIALIZED (

@@ -3,11 +3,13 @@
 -- One array element per seat; the columns of a hold are repeated for each of its seats.
 -- $1 int4[] which hold of the batch   $2 text[] org     $3 text[] event      $4 text[] seat
 -- $5 uuid[] hold id                   $6 text[] user    $7 text[] cart token $8 int4[] ttl in s (0: the policy's)
--- $9 text[] source   $10 int8[] event version that the request was prepared with
+-- $9 text[] source   $10 int8[] event version that the request was prepared with (null: whatever the policy is, what
+--   is taken was paid for: only the seats and the event's end refuse it)
 -- $11 bool[] may hold before or after the sale         $12 text[] customer's e-mail
 -- $13 text[] actor   $14 text[] request id             $15 int4[] line number in the hold
 -- $16 timestamptz[] end of an existing hold that grows (null: a new hold)
 -- $17 timestamptz[] birth of that hold                  $18 bool[] the first of the batch to name this seat
+-- $19 text[] client's address   $20 text[] user agent
 --
 -- Columns: pos, ord, code, taken (the whole hold was granted), version, status, in_payment,
 -- hold, user, until (of the seat as it now is), section, row, number, price, born, now, takeover (another's hold was over).
@@ -28,9 +30,9 @@
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[],
         $7::text[], $8::int4[], $9::text[], $10::int8[], $11::bool[], $12::text[], $13::text[],
-        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::bool[])
+        $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::bool[], $19::text[], $20::text[])
     WITH ORDINALITY AS u(ord, org, event, seat, hold, usr, cart, ttl, source, ver, privileged,
-        email, actor, rid, line, until, born, first, pos)),
+        email, actor, rid, line, until, born, first, ip, agent, pos)),
 ev AS MATERIALIZED (
     SELECT e.* FROM (SELECT DISTINCT org, event FROM req) d
     JOIN events e ON e.org_id = d.org AND e.event_id = d.event),
@@ -68,14 +70,16 @@ j AS MATERIALIZED ( -- what is narrow and read often stands first: rows are take
             CASE WHEN m.user_id = r.usr THEN 'own' ELSE 'seat_taken' END
         ELSE 'locked' END AS code,
         clk.now, COALESCE(r.until, clk.now + make_interval(secs => CASE WHEN r.ttl > 0 THEN r.ttl ELSE e.hold_ttl END)) AS ends,
-        COALESCE(r.born, clk.now) AS born, r.hold, r.line, e.max_seats_per_hold, e.max_seats_per_user, c.units,
+        COALESCE(r.born, clk.now) AS born, r.hold, r.line,
+        CASE WHEN r.ver IS NOT NULL THEN e.max_seats_per_hold END AS max_seats_per_hold,
+        CASE WHEN r.ver IS NOT NULL THEN e.max_seats_per_user END AS max_seats_per_user, c.units,
         COALESCE(l.version, m.version) AS seen_version,
         COALESCE(l.status, m.status) AS seen_status,
         COALESCE(l.hold_id, m.hold_id) AS seen_hold,
         COALESCE(l.held_until, m.held_until) AS seen_until,
         COALESCE(m.in_payment, false) AS seen_payment,
         COALESCE(l.user_id, m.user_id) AS seen_user,
-        r.org, r.event, r.seat, r.usr, r.cart, r.source, r.email, r.actor, r.rid
+        r.org, r.event, r.seat, r.usr, r.cart, r.source, r.email, r.actor, r.rid, r.ip, r.agent
     FROM req r CROSS JOIN clk
     LEFT JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
     LEFT JOIN counted c ON c.ord = r.ord
@@ -101,7 +105,7 @@ upd AS (
     WHERE t.taken AND s.org_id = t.org AND s.event_id = t.event AND s.seat_id = t.seat
     RETURNING t.pos, t.ord, t.takeover, t.now, t.ends, t.born, t.hold, t.line, s.version, s.price, t.seen_hold,
         t.seen_until, s.section, s."row", s.number, t.org, t.event, t.seat, t.usr, t.cart, t.source, t.email,
-        t.actor, t.rid, t.seen_user),
+        t.actor, t.rid, t.ip, t.agent, t.seen_user),
 over AS ( -- the lines of the holds that are taken over: found by their key, whatever the statistics say
     SELECT u.org, u.event, u.now, u.seen_hold, h.line FROM upd u
     CROSS JOIN LATERAL (
@@ -123,13 +127,13 @@ ins AS ( -- reads `closed`: the old line must be closed before the backstop sees
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
-        user_id, actor, reason, request_id)
+        user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT u.now, u.version - 1, u.seen_hold, u.seen_until, 'seat_released'::audit_action, u.org,
-        u.event, u.seat, u.seen_user, NULL, 'ttl_expired', u.rid
+        u.event, u.seat, u.seen_user, NULL, 'ttl_expired', u.rid, NULL, NULL
     FROM upd u WHERE u.takeover
     UNION ALL
     SELECT u.now, u.version, u.hold, u.ends, 'seat_held'::audit_action, u.org,
-        u.event, u.seat, u.usr, u.actor, NULL, u.rid
+        u.event, u.seat, u.usr, u.actor, NULL, u.rid, u.ip, u.agent
     FROM upd u
     RETURNING 1),
 kept AS MATERIALIZED (

@@ -5,7 +5,8 @@
 -- $8 int4 hold_ttl, $9 int4 extend_by, $10 int4 max_hold, $11 int4 max_seats_per_hold,
 -- $12 int4 max_seats_per_user, $13 bool one_hold_per_user, $14 bool no_single_seat_gap,
 -- $15 int4 payment_timeout, $16 int4 rehold_cooldown, $17 text waitlist_mode, $18 int4 waitlist_offer_ttl
--- $19 text actor, $20 text request id, $21 text JSON of what the change was, for the audit
+-- $19 text actor, $20 text request id, $21 text JSON of what the change was, for the audit,
+-- $22 text client's address, $23 text user agent
 -- Columns: version. No row: somebody changed the event meanwhile; read it again.
 -- After lock_event, except for an event that is new. Index: primary key of events.
 WITH fresh AS (
@@ -27,7 +28,7 @@ changed AS (
     RETURNING version),
 done AS (SELECT version FROM fresh UNION ALL SELECT version FROM changed),
 aud AS (
-    INSERT INTO audit_log (at, version, action, org_id, event_id, actor, request_id, meta)
-    SELECT clock_timestamp(), version, 'event_changed', $1, $2, $19::text, $20::text, $21::text::jsonb
+    INSERT INTO audit_log (at, version, action, org_id, event_id, actor, request_id, meta, client_ip, user_agent)
+    SELECT clock_timestamp(), version, 'event_changed', $1, $2, $19::text, $20::text, $21::text::jsonb, $22::text, $23::text
     FROM done)
 SELECT version FROM done

@@ -1,6 +1,7 @@
 -- remove_seat - takes a free seat out of the event for good; its row stays, for its version.
 --
--- $1 text org, $2 text event, $3 text seat, $4 text actor, $5 text request id
+-- $1 text org, $2 text event, $3 text seat, $4 text actor, $5 text request id, $6 text client's address,
+-- $7 text user agent
 -- Columns (one row): as block_seats.
 -- code: ok | same (it is removed already) | seat_not_found | seat_taken | seat_sold | locked
 -- A blocked seat is free. A hold that is over is released first: two changes, both audited.
@@ -43,13 +44,13 @@ closed AS (
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
-        user_id, actor, reason, request_id)
+        user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT j.now, u.version - 1, j.hold_id, j.held_until, 'seat_released'::audit_action, $1, $2, $3,
-        j.user_id, NULL, 'ttl_expired', $5::text
+        j.user_id, NULL, 'ttl_expired', $5::text, NULL, NULL
     FROM j, upd u WHERE j.over
     UNION ALL
     SELECT j.now, u.version, NULL, NULL, 'seat_removed'::audit_action, $1, $2, $3,
-        NULL, $4::text, NULL, $5
+        NULL, $4::text, NULL, $5, $6::text, $7::text
     FROM j, upd u),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM j WHERE code = 'ok'), (SELECT count(*) FROM upd), 'seats removed')

@@ -1,7 +1,7 @@
 -- resize_areas - sets the quantities that one hold has of areas it has already; 0 gives them back.
 --
 -- $1 text org, $2 uuid hold, $3 text[] areas (each once), $4 int4[] quantities
--- $5 text actor, $6 text request id
+-- $5 text actor, $6 text request id, $7 text client's address, $8 text user agent
 -- Columns: area, code (ok | area_full | area_not_found: the hold has none of it), held, sold, version.
 -- The hold's lock and lock_areas come before it; the caller rolls back unless every code is ok.
 -- status::text keeps the plan off the partial indexes, which look cheaper than the key while the
@@ -32,11 +32,11 @@ line AS (
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, quantity, org_id, event_id, area_id,
-        user_id, actor, reason, request_id)
+        user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT g.now, u.version, $2::uuid, g.held_until,
         CASE WHEN g.quantity > 0 THEN 'hold_changed' ELSE 'seat_released' END::audit_action,
         CASE WHEN g.quantity > 0 THEN g.quantity ELSE g.had END, $1::text, g.event_id, g.area, g.user_id, $5::text,
-        CASE WHEN g.quantity > 0 THEN NULL ELSE 'user_cancelled' END, $6::text
+        CASE WHEN g.quantity > 0 THEN NULL ELSE 'user_cancelled' END, $6::text, $7::text, $8::text
     FROM go g JOIN upd u ON u.area_id = g.area
     RETURNING 1),
 kept AS MATERIALIZED (

@@ -1,6 +1,7 @@
 -- unblock_seats - puts blocked seats on sale again.
 --
--- $1 text org, $2 text event, $3 text[] seats (none twice), $4 text actor, $5 text reason, $6 text request id
+-- $1 text org, $2 text event, $3 text[] seats (none twice), $4 text actor, $5 text reason, $6 text request id,
+-- $7 text client's address, $8 text user agent
 -- Columns (a row per seat asked for, in order of $3): as block_seats (ended is always null).
 -- code: ok | seat_not_found | available | held | sold (it is not blocked) | locked (another
 -- transaction is deciding: ask again).
@@ -30,8 +31,9 @@ upd AS (
     WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING j.pos, s.version),
 aud AS (
-    INSERT INTO audit_log (at, version, action, org_id, event_id, seat_id, actor, reason, request_id)
-    SELECT j.now, u.version, 'seat_unblocked', $1, $2, j.seat, $4::text, $5::text, $6::text
+    INSERT INTO audit_log (at, version, action, org_id, event_id, seat_id, actor, reason, request_id,
+        client_ip, user_agent)
+    SELECT j.now, u.version, 'seat_unblocked', $1, $2, j.seat, $4::text, $5::text, $6::text, $7::text, $8::text
     FROM j JOIN upd u ON u.pos = j.pos),
 kept AS MATERIALIZED (
     SELECT must_equal((SELECT count(*) FROM j WHERE code = 'ok'), (SELECT count(*) FROM upd), 'seats unblocked') AS kept)

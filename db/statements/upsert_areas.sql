@@ -2,7 +2,7 @@
 --
 -- $1 text org, $2 text event
 -- $3 text[] area, $4 text[] name, $5 int4[] capacity, $6 int8[] price: no area twice
--- $7 text actor, $8 text request id
+-- $7 text actor, $8 text request id, $9 text client's address, $10 text user agent
 -- Columns (a row per area, in order of $3): area, what (added | changed | same | short: held and
 -- sold are more than the new capacity; nothing was done), held, sold, version.
 -- After lock_event, lock_areas and reclaim_areas: a CHECK is judged on the row of this statement's
@@ -34,8 +34,9 @@ ins AS (
     RETURNING 1),
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS changed FROM upd),
 aud AS (
-    INSERT INTO audit_log (at, version, action, quantity, org_id, event_id, area_id, actor, request_id)
-    SELECT clk.now, u.version, 'area_changed', NULLIF(u.capacity, 0), $1, $2, u.area_id, $7::text, $8::text
+    INSERT INTO audit_log (at, version, action, quantity, org_id, event_id, area_id, actor, request_id,
+        client_ip, user_agent)
+    SELECT clk.now, u.version, 'area_changed', NULLIF(u.capacity, 0), $1, $2, u.area_id, $7::text, $8::text, $9::text, $10::text
     FROM clk, upd u)
 SELECT j.area, j.what, COALESCE(j.held, 0) AS held, COALESCE(j.sold, 0) AS sold,
     COALESCE(u.version, j.version, 0) AS version

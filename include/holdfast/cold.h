@@ -73,6 +73,7 @@ void pg_params_init(struct pg_params *params);
 void pg_param_array(struct pg_params *params, struct pg_array *array);
 void pg_param_text(struct pg_params *params, struct slice text); /* len may be 0; not NULL-able */
 void pg_param_null(struct pg_params *params);
+void pg_param_optional(struct pg_params *params, struct slice text); /* null when empty */
 void pg_param_int8(struct pg_params *params, int64_t value);
 void pg_param_int4(struct pg_params *params, int32_t value);
 void pg_param_bool(struct pg_params *params, bool value);

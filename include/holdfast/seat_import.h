@@ -37,7 +37,7 @@ struct node;
 struct seat_import {
     struct node *node; /* whose memory the seats may be in; NULL: nobody's, it is a command */
     struct slice org, event;
-    struct slice actor, request_id; /* empty: the system, none */
+    struct slice actor, request_id, client_ip, user_agent; /* empty: the system, none */
     struct slice csv;
     struct mono_time deadline;
 };

@@ -108,6 +108,7 @@ round_body(struct pg *pg, void *context)
     else
         pg_param_null(&params);
     pg_param_text(&params, slice_of(admin->call->exchange->request.request_id));
+    call_add_origin(admin->call, &params);
     pg_tx_send(pg, admin->statement, &params);
     admin->rows = pg_tx_next(pg);
     pg_array_fini(&seats);

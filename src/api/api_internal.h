@@ -48,7 +48,7 @@ enum route_access {
 };
 
 enum route_limit {
-    LIMIT_NONE, /* probes and pages of the node itself */
+    LIMIT_NONE, /* probes and pages of the node itself; a webhook, which counts bad signatures */
     LIMIT_GENERAL,
     LIMIT_HOLD, /* shares the hold limit */
     LIMIT_MAP   /* a seat map: its event counts as a map */
@@ -128,6 +128,8 @@ struct api_call {
     struct slice event;              /* {event} of the path: a valid id, or empty */
     struct slice seat;               /* {seat} */
     struct uuid hold_id;             /* {hold} */
+    struct uuid checkout_id;         /* {checkout} */
+    struct uuid intent_id;           /* {intent} */
     char client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
     struct rate_result rate;
     struct mono_time deadline; /* request_timeout after the last byte came */
@@ -183,6 +185,14 @@ HF_MUST_CHECK bool call_query_int(struct api_call *call, const char *name, int64
  */
 HF_MUST_CHECK const struct cJSON *call_json(struct api_call *call);
 
+/*
+ * The beginning of its User-Agent, as plain ASCII: a header may have any bytes, the audit log takes
+ * UTF-8 only. ptr NULL: no memory.
+ */
+struct slice call_user_agent(struct api_call *call);
+/* From where the call comes, for the audit log: the client's address and its user agent. */
+void call_add_origin(struct api_call *call, struct pg_params *params);
+
 /* The database's clock now; this machine's before the first round trip. */
 struct db_time call_now(struct api *api, int64_t *error_us);
 
@@ -198,6 +208,9 @@ HF_MUST_CHECK bool call_key_digest(struct api_call *call);
  */
 HF_MUST_CHECK bool call_authenticate(struct api_call *call);
 HF_MUST_CHECK bool call_authorize(struct api_call *call);
+/* Counts the call against its address's limits (api.c does, but for LIMIT_NONE). False: it is over
+ * one, a 429 has been sent and the call is gone. */
+HF_MUST_CHECK bool call_within_limits(struct api_call *call);
 
 /* --- the desk's lane (desk_call.c) ---------------------------------------- */
 
@@ -236,6 +249,12 @@ enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, cons
 api_handler holds_post, seat_hold_post, holds_list, hold_get, hold_patch, hold_extend, hold_delete,
     hold_seat_delete, hold_transfer, hold_confirm;
 
+/* checkouts.c, checkout_pay.c, checkout_read.c */
+api_handler checkouts_post, checkout_get, checkout_complete, checkout_cancel;
+
+/* payment_webhook.c, dead_letters.c */
+api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;
+
 /* system.c, openapi.c */
 api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, home_get;
 
@@ -243,11 +262,17 @@ api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, h
 api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
     seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
 
+/* admin_release.c */
+api_handler seats_release;
+
 /* stream.c, stream_ticket.c */
 api_handler stream_get, stream_ticket_post;
 
 /* registry.c */
 api_handler registry_get, registry_reconcile;
+
+/* webhooks_admin.c */
+api_handler webhook_put, webhook_get, webhook_delete, webhook_letters_get, webhook_letters_replay;
 
 /* peers.c */
 struct json_writer;

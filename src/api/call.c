@@ -136,6 +136,31 @@ call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max
     return false;
 }
 
+/* --- origin ----------------------------------------------------------------- */
+
+#define USER_AGENT_BYTES 200
+
+struct slice
+call_user_agent(struct api_call *call)
+{
+    struct slice given = call->exchange->request.user_agent;
+    size_t len = given.len < USER_AGENT_BYTES ? given.len : USER_AGENT_BYTES;
+
+    if (len == 0)
+        return SLICE_EMPTY;
+    char *text = arena_alloc(&call->arena, len);
+    for (size_t i = 0; text != NULL && i < len; i++)
+        text[i] = given.ptr[i] >= ' ' && given.ptr[i] <= '~' ? given.ptr[i] : '?';
+    return (struct slice){ text, text != NULL ? len : 0 };
+}
+
+void
+call_add_origin(struct api_call *call, struct pg_params *params)
+{
+    pg_param_optional(params, slice_of(call->client));
+    pg_param_optional(params, call_user_agent(call));
+}
+
 /* --- body ------------------------------------------------------------------- */
 
 void

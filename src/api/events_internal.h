@@ -143,9 +143,9 @@ struct seat_changes {
     struct pg_result **results; /* one a portion */
 };
 void seat_changes_fini(struct seat_changes *changes);
-/* Whose seats they are, and who sends them (empty: the system, none). */
+/* Whose seats they are, who sends them and from where (empty: the system, none). */
 struct seat_origin {
-    struct slice org, event, actor, request_id;
+    struct slice org, event, actor, request_id, client_ip, user_agent;
 };
 
 /*
@@ -160,8 +160,8 @@ extern const struct seat_columns seat_change_columns;
 /* --- seat_ids.c ----------------------------------------------------------------- */
 
 /*
- * The seats of `list` (the field seat_ids), in the order of their keys, in the call's arena. NULL: it
- * is no list of valid ids, none of them twice; the call is answered.
+ * The seats of `list` (the field seat_ids), in the order of their keys, in the call's arena. NULL:
+ * it is no list of valid ids, none of them twice; the call is answered.
  */
 HF_MUST_CHECK struct slice *seat_ids_read(struct api_call *call, const struct cJSON *list,
                                           int *count);

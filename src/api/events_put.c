@@ -138,6 +138,7 @@ write_areas(struct pg *pg, struct put *put)
         pg_param_array(&params, &columns[i]);
     pg_param_text(&params, call_user(put->call));
     pg_param_text(&params, request_id(put->call));
+    call_add_origin(put->call, &params);
     pg_tx_send(pg, STATEMENT_UPSERT_AREAS, &params);
     struct pg_result *rows = pg_tx_next(pg);
     for (int i = 0; i < 4; i++)
@@ -195,6 +196,7 @@ write_row(struct pg *pg, struct put *put, int64_t *version)
     pg_param_text(&params, call_user(put->call));
     pg_param_text(&params, request_id(put->call));
     pg_param_text(&params, buf_slice(&meta));
+    call_add_origin(put->call, &params);
     pg_tx_send(pg, STATEMENT_PUT_EVENT, &params);
     struct pg_result *rows = meta.failed ? NULL : pg_tx_next(pg);
     buf_fini(&meta);
@@ -225,8 +227,9 @@ count_seats(struct pg *pg, struct put *put)
 static bool
 write_seats(struct pg *pg, struct put *put)
 {
-    struct seat_origin origin = { call_org(put->call), put->call->event, call_user(put->call),
-                                  request_id(put->call) };
+    struct seat_origin origin = { call_org(put->call),         put->call->event,
+                                  call_user(put->call),        request_id(put->call),
+                                  slice_of(put->call->client), call_user_agent(put->call) };
 
     return seat_batch_send(pg, &put->seats, &origin, &put->changes);
 }

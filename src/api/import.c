@@ -55,6 +55,8 @@ import_run(struct api_call *call, struct desk_tools *tools)
                                   .event = call->event,
                                   .actor = call_user(call),
                                   .request_id = slice_of(call->exchange->request.request_id),
+                                  .client_ip = slice_of(call->client),
+                                  .user_agent = call_user_agent(call),
                                   .csv = call->exchange->request.body,
                                   .deadline = call->deadline };
     struct seat_import_result result;

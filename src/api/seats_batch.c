@@ -174,15 +174,6 @@ seat_changes_fini(struct seat_changes *changes)
 }
 
 static void
-add_optional(struct pg_params *params, struct slice text)
-{
-    if (text.len > 0)
-        pg_param_text(params, text);
-    else
-        pg_param_null(params);
-}
-
-static void
 add_columns(struct pg_params *params, struct seat_chunk *chunk, const struct seat_origin *origin)
 {
     pg_params_init(params);
@@ -199,8 +190,10 @@ chunk_change(struct pg *pg, struct seat_chunk *chunk, const struct seat_origin *
     struct pg_params params;
 
     add_columns(&params, chunk, origin);
-    add_optional(&params, origin->actor);
-    add_optional(&params, origin->request_id);
+    pg_param_optional(&params, origin->actor);
+    pg_param_optional(&params, origin->request_id);
+    pg_param_optional(&params, origin->client_ip);
+    pg_param_optional(&params, origin->user_agent);
     pg_tx_send(pg, STATEMENT_CHANGE_SEATS, &params);
     return pg_tx_next(pg);
 }

@@ -20,15 +20,6 @@ add_event(struct pg_params *params, const struct seat_import *import)
     pg_param_text(params, import->event);
 }
 
-static void
-add_optional(struct pg_params *params, struct slice text)
-{
-    if (text.len > 0)
-        pg_param_text(params, text);
-    else
-        pg_param_null(params);
-}
-
 static enum hf_status
 lock_event(struct pg *pg, const struct seat_import *import)
 {
@@ -57,9 +48,11 @@ touch_event(struct pg *pg, const struct import_tx *tx)
     json_field_int(&w, "seats_changed", tx->changes->changed);
     json_object_end(&w);
     add_event(&params, tx->import);
-    add_optional(&params, tx->import->actor);
-    add_optional(&params, tx->import->request_id);
+    pg_param_optional(&params, tx->import->actor);
+    pg_param_optional(&params, tx->import->request_id);
     pg_param_text(&params, buf_slice(&meta));
+    pg_param_optional(&params, tx->import->client_ip);
+    pg_param_optional(&params, tx->import->user_agent);
     pg_tx_send(pg, STATEMENT_TOUCH_EVENT, &params);
     struct pg_result *rows = meta.failed ? NULL : pg_tx_next(pg);
     buf_fini(&meta);
@@ -79,8 +72,9 @@ import_body(struct pg *pg, void *context)
     enum hf_status status = lock_event(pg, tx->import);
     if (status != HF_OK)
         return status;
-    struct seat_origin origin = { tx->import->org, tx->import->event, tx->import->actor,
-                                  tx->import->request_id };
+    const struct seat_import *import = tx->import;
+    struct seat_origin origin = { import->org,        import->event,     import->actor,
+                                  import->request_id, import->client_ip, import->user_agent };
     if (!seat_batch_send(pg, tx->batch, &origin, tx->changes))
         return HF_INTERNAL;
     bool changed = tx->changes->added > 0 || tx->changes->changed > 0;

@@ -76,6 +76,7 @@ remove_body(struct pg *pg, void *context)
     pg_param_text(&params, tx->call->seat);
     pg_param_text(&params, call_user(tx->call));
     pg_param_text(&params, slice_of(tx->call->exchange->request.request_id));
+    call_add_origin(tx->call, &params);
     pg_tx_send(pg, STATEMENT_REMOVE_SEAT, &params);
     tx->rows = pg_tx_next(pg);
     return tx->rows != NULL ? judge(tx->rows) : HF_INTERNAL;

@@ -259,6 +259,16 @@ pg_param_null(struct pg_params *params)
 }
 
 void
+pg_param_optional(struct pg_params *params, struct slice text)
+{
+    if (text.len > 0) {
+        pg_param_text(params, text);
+    } else {
+        pg_param_null(params);
+    }
+}
+
+void
 pg_param_int8(struct pg_params *params, int64_t value)
 {
     char bytes[8];

@@ -3,6 +3,7 @@
  *
  *   engine.c      start, stop, answer
  *   dispatch.c    hot check and claims: refused, parked, or on to the queue
+ *   release_count.c  releases for /metrics
  *   pace.c        how long an op would wait, and whether it is let in
  *   worker.c      the loop of one worker: gather, prepare, run, keep its connection
  *   watch.c       ops that no worker comes to in time
@@ -29,7 +30,7 @@
 #include "holdfast/op_queue.h"
 #include "holdfast/thread.h"
 
-#define ENGINE_ARRAYS 20   /* the most array parameters of one statement */
+#define ENGINE_ARRAYS 24   /* the most array parameters of one statement */
 #define BATCH_MOST    1024 /* the most that batch_max can be */
 #define LOCKED_TRIES  3    /* of a hold that met another node's row lock */
 #define PREPARED_MAX  8    /* times that an op is prepared anew before we give up */
@@ -147,6 +148,11 @@ void op_detail(struct op *op, const char *format, ...) HF_PRINTF(2, 3);
 void engine_finish(struct engine *engine, struct op *op);
 /* Drops the claims and answers. */
 void engine_refuse(struct engine *engine, struct op *op, enum hf_status status);
+
+/* --- release_count.c ------------------------------------------------------------ */
+
+/* Counts the op, once it is settled, if it was to release something. */
+void count_release(const struct op *op);
 
 /* --- pace.c -------------------------------------------------------------------- */
 

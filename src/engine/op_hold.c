@@ -47,7 +47,10 @@ hold_columns_add(struct pg_array **c, const struct op *op, int ord, struct slice
     pg_array_text(c[HC_CART], growth ? growth->cart_token : op->cart_token);
     pg_array_int(c[HC_TTL], op->seconds);
     pg_array_text(c[HC_SOURCE], growth ? growth->source : op->source);
-    pg_array_int(c[HC_VERSION], op->info.version);
+    if (op->kind == OP_PAY_SETTLE) /* what was paid for is taken whatever the policy says */
+        pg_array_null(c[HC_VERSION]);
+    else
+        pg_array_int(c[HC_VERSION], op->info.version);
     pg_array_bool(c[HC_PRIVILEGED], op->privileged);
     worker_array_text(c[HC_EMAIL], op->customer_email);
     worker_array_text(c[HC_ACTOR], op->actor);
@@ -87,6 +90,8 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
 {
     struct pg_array *columns[HOLD_COLUMNS];
     struct pg_array *first = worker_array(batch->worker, HOLD_COLUMNS, PG_BOOL);
+    struct pg_array *ip = worker_array(batch->worker, HOLD_COLUMNS + 1, PG_TEXT);
+    struct pg_array *agent = worker_array(batch->worker, HOLD_COLUMNS + 2, PG_TEXT);
     struct pg_params params;
     int row = 0;
 
@@ -103,6 +108,8 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
             struct slice seat = op->seats[only ? only[s] : s].id;
             hold_columns_add(columns, op, i, seat, line++, growth);
             pg_array_bool(first, is_first(batch, i, seat));
+            worker_array_text(ip, op->client_ip);
+            worker_array_text(agent, op->user_agent);
             row++;
         }
         op->row_end = row;
@@ -110,6 +117,8 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
     for (int i = 0; i < HOLD_COLUMNS; i++)
         pg_param_array(&params, columns[i]);
     pg_param_array(&params, first);
+    pg_param_array(&params, ip);
+    pg_param_array(&params, agent);
     pg_tx_send(batch->worker->pg, STATEMENT_HOLD_SEATS, &params);
 }
 

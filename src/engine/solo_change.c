@@ -22,11 +22,10 @@ send_resize(struct solo *solo, const int *areas, int count)
     pg_param_uuid(&params, &solo->result_hold);
     pg_param_array(&params, ids);
     pg_param_array(&params, quantities);
-    if (solo->op->actor.len > 0)
-        pg_param_text(&params, solo->op->actor);
-    else
-        pg_param_null(&params);
+    pg_param_optional(&params, solo->op->actor);
     pg_param_text(&params, solo->op->request_id);
+    pg_param_optional(&params, solo->op->client_ip);
+    pg_param_optional(&params, solo->op->user_agent);
     pg_tx_send(worker->pg, STATEMENT_RESIZE_AREAS, &params);
 }
 
