@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "holdfast/cold.h"
+#include "holdfast/delivery.h"
 #include "holdfast/http.h"
 #include "holdfast/payments.h"
 #include "holdfast/rate_limit.h"
@@ -69,10 +70,11 @@ address_is_good(const struct config *config)
 }
 
 static bool
-payments_are_good(const struct config *config)
+room_takes(const struct config *config,
+           bool (*check)(const struct config *config, char *error, size_t error_bytes))
 {
     char error[256];
-    bool good = payments_check(config, error, sizeof(error));
+    bool good = check(config, error, sizeof(error));
 
     if (!good)
         fprintf(stderr, "error: %s\n", error);
@@ -171,7 +173,8 @@ command_check_config(const struct config *config, int argc, char **argv)
     bool good = keys_are_good(config);
     good = proxies_are_good(config) && good;
     good = address_is_good(config) && good;
-    good = payments_are_good(config) && good;
+    good = room_takes(config, payments_check) && good;
+    good = room_takes(config, delivery_check) && good;
     doubt_settings(config);
     doubt_postgres(config);
     doubt_redis(config);

@@ -20,6 +20,7 @@
 
 #include "commands.h"
 #include "holdfast/api.h"
+#include "holdfast/delivery.h"
 #include "holdfast/desk.h"
 #include "holdfast/fanout.h"
 #include "holdfast/feed.h"
@@ -266,8 +267,8 @@ start_base(struct server *server)
     return true;
 }
 
-/* Looks closely at keys, proxies, address and payments: what is wrong there is told before Postgres
- * is waited for. */
+/* Looks closely at keys, proxies, address, payments and delivery: what is wrong there is told before
+ * Postgres is waited for. */
 static bool
 start_api(struct server *server)
 {
@@ -280,7 +281,8 @@ start_api(struct server *server)
                 config->listen);
         return false;
     }
-    if (payments_check(config, error, sizeof(error)))
+    if (payments_check(config, error, sizeof(error)) &&
+        delivery_check(config, error, sizeof(error)))
         server->api = api_new(&server->node, error, sizeof(error));
     if (server->api == NULL)
         fprintf(stderr, "holdfast serve: %s\n", error);
@@ -344,6 +346,17 @@ start_payments(struct node *node)
 }
 
 static bool
+start_delivery(struct node *node)
+{
+    char error[ERROR_BYTES] = "";
+
+    node->delivery = delivery_start(node, error, sizeof(error));
+    if (node->delivery == NULL)
+        fprintf(stderr, "holdfast serve: %s\n", error);
+    return node->delivery != NULL;
+}
+
+static bool
 start_threads(struct server *server)
 {
     struct node *node = &server->node;
@@ -363,6 +376,8 @@ start_threads(struct server *server)
     node->streams = streams_start(node);
     if (node->streams == NULL)
         return failed("the streams");
+    if (!start_delivery(node))
+        return false;
     server->repair = repair_start(node);
     return server->repair != NULL || failed("repair");
 }
@@ -452,6 +467,7 @@ stop_rooms(struct server *server, struct mono_time deadline)
     close_front(server, deadline);
     if (server->repair != NULL)
         repair_stop(&server->repair);
+    delivery_stop(&node->delivery, deadline);
     payments_stop(node->payments); /* before upkeep looks whether the engine is quiet */
     if (server->upkeep != NULL)
         upkeep_stop(&server->upkeep);
