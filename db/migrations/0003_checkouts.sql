@@ -63,7 +63,8 @@ CREATE TABLE payment_intents (
 -- take_due_intents
 CREATE INDEX payment_intents_due ON payment_intents (ask_at) WHERE ask_at IS NOT NULL;
 
--- Every delivery of a provider's webhook, by the provider's own key for it: what repeats changes nothing.
+-- Every delivery of a provider's webhook, by the provider's own key for it and what it said (one key may
+-- be the payment's): what repeats changes nothing.
 CREATE TABLE payment_deliveries (
     intent_id    uuid NOT NULL,
     provider_key text COLLATE "C" NOT NULL,
@@ -73,10 +74,12 @@ CREATE TABLE payment_deliveries (
     next_at      timestamptz,           -- of state retry
     error        text,
     received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (intent_id, provider_key)
+    PRIMARY KEY (intent_id, provider_key, status)
 );
 CREATE INDEX payment_deliveries_due ON payment_deliveries (next_at) WHERE state = 'retry';
 CREATE INDEX payment_deliveries_dead ON payment_deliveries (received_at) WHERE state = 'dead';
+-- purge_payment_deliveries
+CREATE INDEX payment_deliveries_old ON payment_deliveries (received_at);
 
 -- Domain events, written in the transaction that they speak of; delivery is another migration's.
 CREATE TABLE outbox (

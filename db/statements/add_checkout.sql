@@ -1,7 +1,7 @@
 -- add_checkout - a checkout of holds that were just extended, in the same transaction.
 --
 -- $1 text org, $2 text event, $3 uuid checkout, $4 uuid[] holds (each once, of one user)
--- $5 text actor, $6 text request id
+-- $5 text actor, $6 text request id, $7 text client's address, $8 text user agent
 -- Columns: none that matter; of holds that are not active nothing comes to be. A hold that was in an older checkout is in this one now.
 -- A line without a price costs nothing.
 -- status::text keeps the plan off the partial indexes, which look cheaper than the key while the
@@ -24,9 +24,9 @@ ins AS (
     WHERE e.org_id = $1::text AND e.event_id = $2::text AND m.user_id IS NOT NULL
     RETURNING user_id, amount),
 aud AS (
-    INSERT INTO audit_log (at, action, org_id, event_id, user_id, actor, request_id, meta)
+    INSERT INTO audit_log (at, action, org_id, event_id, user_id, actor, request_id, meta, client_ip, user_agent)
     SELECT clk.now, 'checkout_started'::audit_action, $1::text, $2::text, ins.user_id, $5::text, $6::text,
-        jsonb_build_object('checkout_id', $3::uuid, 'holds', $4::uuid[], 'amount', ins.amount)
+        jsonb_build_object('checkout_id', $3::uuid, 'holds', $4::uuid[], 'amount', ins.amount), $7::text, $8::text
     FROM clk, ins
     RETURNING 1)
 SELECT must_equal((SELECT count(*) FROM mine), (SELECT count(*) FROM marked), 'lines in the checkout')

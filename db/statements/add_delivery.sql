@@ -7,7 +7,7 @@
 WITH ins AS (
     INSERT INTO payment_deliveries (intent_id, provider_key, status, state, attempts)
     VALUES ($1::uuid, $2::text, $3::text, 'done', 1)
-    ON CONFLICT (intent_id, provider_key) DO UPDATE
+    ON CONFLICT (intent_id, provider_key, status) DO UPDATE
         SET state = 'done', attempts = payment_deliveries.attempts + 1, next_at = NULL, error = NULL
         WHERE payment_deliveries.state <> 'done'
     RETURNING 1)

@@ -13,7 +13,9 @@
 -- $10 text[] actor   $11 text[] request id   $12 bool[] a repeat of one that may have run
 -- remove: $13 int4[] request, $14 text[] seat
 -- confirm: $15 int4[] request, $16 text[] seat, $17 int8[] the version it must have
--- pay: $18 uuid[] the checkout that its lines must belong to
+-- pay: $18 uuid[] the checkout that it must be in: the one that marked the lines of it which lived longest
+--   (lines that came later have no mark)
+-- $19 text[] client's address   $20 text[] user agent
 --
 -- Columns: ord, code, event, until (of the hold, after the change), now, born, owner, event_version,
 -- then per changed line (null where nothing changed): seat, area, version, status (of the seat
@@ -28,12 +30,12 @@
 -- P0001 when rows changed are not those promised. Indexes: primary keys; seat_holds_user (transfer).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::int4[],
-        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[])
-    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout)),
+        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[])
+    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent)),
 drops AS MATERIALIZED (SELECT * FROM unnest($13::int4[], $14::text[]) AS u(ord, seat)),
 expect AS MATERIALIZED (SELECT * FROM unnest($15::int4[], $16::text[], $17::int8[]) AS u(ord, seat, version)),
 ln AS MATERIALIZED (
-    SELECT r.ord, r.what, r.checkout, h.* FROM req r
+    SELECT r.ord, r.what, h.* FROM req r
     CROSS JOIN LATERAL (
         SELECT * FROM seat_holds s WHERE s.hold_id = r.hold AND s.org_id = r.org OFFSET 0) h),
 want AS MATERIALIZED ( -- the lines that the change is about
@@ -55,7 +57,7 @@ lines AS MATERIALIZED (
         COALESCE(max(held_until) FILTER (WHERE status = 'active'), max(held_until)) AS until,
         sum(quantity) FILTER (WHERE status = 'active') AS units,
         min(created_at) AS born, bool_or(in_payment AND status = 'active') AS paying,
-        bool_or(status = 'active' AND checkout_id IS DISTINCT FROM checkout) AS strayed
+        (array_agg(checkout_id ORDER BY ended_at DESC NULLS FIRST) FILTER (WHERE checkout_id IS NOT NULL))[1] AS checkout
     FROM ln GROUP BY ord),
 seats_of AS MATERIALIZED (
     SELECT w.ord, count(*) FILTER (WHERE w.seat_id IS NOT NULL) AS wanted, count(k.line) AS locked,
@@ -94,7 +96,7 @@ c AS MATERIALIZED (
             CASE WHEN NOT l.paying OR s.mine < s.locked THEN 'hold_not_active'
                 WHEN s.locked < s.wanted THEN 'locked' ELSE 'ok' END
         WHEN l.paying OR s.paying THEN 'payment_in_flight'
-        WHEN r.what = 'pay' AND l.strayed THEN 'hold_not_active'
+        WHEN r.what = 'pay' AND l.checkout IS DISTINCT FROM r.checkout THEN 'hold_not_active'
         WHEN r.what = 'remove' AND d.found < d.asked THEN
             CASE WHEN l.until <= clk.now THEN 'hold_expired' WHEN r.repeat THEN 'same' ELSE 'seat_not_found' END
         WHEN s.locked < s.wanted THEN 'locked'
@@ -129,7 +131,7 @@ v AS MATERIALIZED (
         CASE WHEN c.what = 'expire' OR c.code = 'expired' THEN 'ttl_expired' ELSE c.reason END AS why
     FROM c LEFT JOIN full_hands f ON f.ord = c.ord),
 act AS MATERIALIZED ( -- the lines that really change; of a hold that is over only the seats it still has
-    SELECT v.ord, v.what, v.verdict, v.now, v.actor, v.rid, v.notes, v.why, v.to_user, v.new_until,
+    SELECT v.ord, v.what, v.verdict, v.now, v.actor, v.rid, v.ip, v.agent, v.notes, v.why, v.to_user, v.new_until,
         w.hold_id, w.line, w.org_id, w.event_id, w.seat_id, w.area_id, w.quantity, w.user_id, w.held_until,
         k.line IS NOT NULL AND k.status = 'held' AND k.hold_id = w.hold_id AS has_seat,
         v.what IN ('extend', 'transfer', 'pay', 'unpay') AS keeps, v.what IN ('confirm', 'sell') AS sells
@@ -181,14 +183,15 @@ done AS MATERIALIZED (
     LEFT JOIN upda r ON r.org_id = a.org_id AND r.event_id = a.event_id AND r.area_id = a.area_id),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, quantity, org_id, event_id, seat_id,
-        area_id, user_id, actor, reason, request_id)
+        area_id, user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT now, version, hold_id, line_until,
         CASE what WHEN 'extend' THEN 'hold_extended' WHEN 'transfer' THEN 'hold_transferred'
             WHEN 'pay' THEN 'payment_started' WHEN 'unpay' THEN 'payment_stopped'
             WHEN 'confirm' THEN 'seat_sold' WHEN 'sell' THEN 'seat_sold' ELSE 'seat_released' END::audit_action,
         CASE WHEN area_id IS NOT NULL THEN quantity END, org_id, event_id, seat_id, area_id,
         line_user, CASE WHEN why = 'ttl_expired' THEN NULL ELSE actor END,
-        CASE WHEN keeps OR sells THEN NULL ELSE why END, rid
+        CASE WHEN keeps OR sells THEN NULL ELSE why END, rid,
+        CASE WHEN why = 'ttl_expired' THEN NULL ELSE ip END, CASE WHEN why = 'ttl_expired' THEN NULL ELSE agent END
     FROM done WHERE seat_status IS NOT NULL OR area_id IS NOT NULL
     RETURNING 1),
 kept AS MATERIALIZED (

@@ -3,7 +3,7 @@
 -- $1 text org, $2 uuid checkout
 -- Columns (a row per line of its holds, in order of pos and line): those of read_holds, then
 -- checkout, event, usr, status, amount, currency, intent, intent_status (null: none),
--- mine (the line's hold has not gone into a newer checkout).
+-- mine (the hold has not gone into a newer checkout).
 -- A checkout that does not exist has no row.
 -- Index: primary keys of checkouts, seat_holds, seats, areas, events, payment_intents.
 SELECT u.pos, h.hold_id AS hold, h.event_id AS event, h.user_id AS usr, h.cart_token AS cart, h.source,
@@ -13,10 +13,14 @@ SELECT u.pos, h.hold_id AS hold, h.event_id AS event, h.user_id AS usr, h.cart_t
     h.in_payment,
     c.checkout_id AS checkout, c.event_id AS checkout_event, c.user_id AS checkout_user, c.status AS checkout_status,
     c.amount, c.currency AS checkout_currency, c.intent_id AS intent, i.status AS intent_status,
-    h.checkout_id IS NOT DISTINCT FROM c.checkout_id AS mine
+    m.checkout_id IS NOT DISTINCT FROM c.checkout_id AS mine
 FROM checkouts c
 CROSS JOIN LATERAL unnest(c.hold_ids) WITH ORDINALITY AS u(hold, pos)
 CROSS JOIN LATERAL (SELECT * FROM seat_holds l WHERE l.hold_id = u.hold AND l.org_id = c.org_id OFFSET 0) h
+LEFT JOIN LATERAL ( -- as change_holds finds it
+    SELECT l.checkout_id FROM seat_holds l
+    WHERE l.hold_id = u.hold AND l.org_id = c.org_id AND l.checkout_id IS NOT NULL
+    ORDER BY l.ended_at DESC NULLS FIRST LIMIT 1) m ON true
 LEFT JOIN seats s ON s.org_id = h.org_id AND s.event_id = h.event_id AND s.seat_id = h.seat_id
 LEFT JOIN areas a ON a.org_id = h.org_id AND a.event_id = h.event_id AND a.area_id = h.area_id
 LEFT JOIN payment_intents i ON i.intent_id = c.intent_id

@@ -4,7 +4,7 @@
 -- $5 text the checkout's new status (null: as it is), $6 text why it ended (null: it didn't)
 -- $7 text a client's own words, $8 uuid[] the holds that it has now (null: as before)
 -- $9 text audit action (null: none), $10 text domain event (null: none)
--- $11 text actor, $12 text request id
+-- $11 text actor, $12 text request id, $13 text client's address, $14 text user agent
 -- Columns: none that matter. Behind lock_checkout, and behind what the holds went through.
 -- P0001 when rows changed are not those promised. Index: primary keys.
 WITH clk AS MATERIALIZED (SELECT clock_timestamp() AS now),
@@ -39,10 +39,11 @@ tickets AS MATERIALIZED (
         WHERE s.hold_id = u.hold AND s.org_id = $1::text AND s.ticket_ids IS NOT NULL OFFSET 0) h
     CROSS JOIN LATERAL unnest(h.ticket_ids) AS t(ticket)),
 aud AS (
-    INSERT INTO audit_log (at, action, org_id, event_id, user_id, actor, reason, request_id, meta)
+    INSERT INTO audit_log (at, action, org_id, event_id, user_id, actor, reason, request_id, meta, client_ip, user_agent)
     SELECT clk.now, $9::text::audit_action, $1::text, chk.event_id, chk.user_id, $11::text, $6::text, $12::text,
         jsonb_strip_nulls(jsonb_build_object('checkout_id', $2::uuid, 'intent_id', $3::uuid,
-            'holds', chk.hold_ids, 'amount', COALESCE(pay.amount, chk.amount), 'notes', $7::text))
+            'holds', chk.hold_ids, 'amount', COALESCE(pay.amount, chk.amount), 'notes', $7::text)),
+        $13::text, $14::text
     FROM clk, chk LEFT JOIN pay ON true
     WHERE $9::text IS NOT NULL
     RETURNING 1),

@@ -220,10 +220,12 @@ struct op {
     int *claim_order; /* indices of seats in the hot table's total order */
     uint64_t user_hash;
     enum op_fate fate;
-    bool solo;               /* needs a transaction of its own */
-    bool may_have_run;       /* an outcome was lost, it committed: run it as a repeat */
-    bool finished;           /* finish was called (an op with a key: before its commit) */
-    bool refund;             /* OP_PAY_SETTLE: paid too late, and what was paid for is gone */
+    bool solo;         /* needs a transaction of its own */
+    bool may_have_run; /* an outcome was lost, it committed: run it as a repeat */
+    bool finished;     /* finish was called (an op with a key: before its commit) */
+    bool refund;       /* OP_PAY_SETTLE: paid too late, and what was paid for is gone */
+    int own_count;     /* the same: newer holds of the payer that have some of it */
+    struct uuid *own;
     bool grow;               /* OP_HOLD that adds its free seats to the hold grow_hold */
     struct uuid grow_hold;   /* also: the hold to show when nothing was changed */
     struct event_info info;  /* of the event it was prepared with */

@@ -85,6 +85,8 @@ enum {
     P_EXPECT_SEAT,
     P_EXPECT_VERSION,
     P_CHECKOUT,
+    P_IP,
+    P_AGENT,
     P_COUNT
 };
 
@@ -95,6 +97,7 @@ static const enum pg_type column_types[P_COUNT] = {
     [P_ACTOR] = PG_TEXT,       [P_REQUEST] = PG_TEXT,        [P_REPEAT] = PG_BOOL,
     [P_DROP_ORD] = PG_INT4,    [P_DROP_SEAT] = PG_TEXT,      [P_EXPECT_ORD] = PG_INT4,
     [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8, [P_CHECKOUT] = PG_UUID,
+    [P_IP] = PG_TEXT,          [P_AGENT] = PG_TEXT,
 };
 
 /* What the node finds out by itself, and what was paid for, is no matter of whose hold it is. */
@@ -122,6 +125,8 @@ add_change(struct pg_array **c, const struct op *op, const char *word, int ord)
     worker_array_text(c[P_ACTOR], op->actor);
     worker_array_text(c[P_REQUEST], op->request_id);
     pg_array_bool(c[P_REPEAT], op->may_have_run);
+    worker_array_text(c[P_IP], op->client_ip);
+    worker_array_text(c[P_AGENT], op->user_agent);
     if (op->kind == OP_PAY)
         pg_array_uuid(c[P_CHECKOUT], &op->checkout_id);
     else

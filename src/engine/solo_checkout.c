@@ -177,16 +177,21 @@ send_hold_locks(struct solo *solo, struct slice user)
     int64_t users[1], *holds;
     int user_count = 0;
 
-    holds = arena_alloc(&solo->op->arena, (size_t)(solo->hold_count + 1) * sizeof(*holds));
+    const struct op *op = solo->op;
+    int count = 0;
+    holds = arena_alloc(&solo->op->arena,
+                        (size_t)(solo->hold_count + op->own_count + 1) * sizeof(*holds));
     if (holds == NULL)
         return -1;
     if (user.len > 0)
-        users[user_count++] = user_lock_key(solo->op->org, user);
+        users[user_count++] = user_lock_key(op->org, user);
     for (int i = 0; i < solo->hold_count; i++)
-        holds[i] = hold_lock_key(&solo->holds[i]);
-    send_lock_keys(&solo->batch, users, user_count, holds, solo->hold_count);
+        holds[count++] = hold_lock_key(&solo->holds[i]);
+    for (int i = 0; i < op->own_count; i++)
+        holds[count++] = hold_lock_key(&op->own[i]);
+    send_lock_keys(&solo->batch, users, user_count, holds, count);
     send_area_locks(solo);
-    return (user_count + solo->hold_count > 0) + 1;
+    return (user_count + count > 0) + 1;
 }
 
 void
@@ -248,6 +253,8 @@ send_add_checkout(struct solo *solo)
     pg_param_array(&params, holds);
     worker_param_text(&params, op->actor);
     worker_param_text(&params, op->request_id);
+    worker_param_text(&params, op->client_ip);
+    worker_param_text(&params, op->user_agent);
     pg_tx_send(worker->pg, STATEMENT_ADD_CHECKOUT, &params);
 }
 
@@ -363,6 +370,8 @@ solo_send_settle(struct solo *solo, const struct settlement *settlement, const s
     add_word(&params, settlement->kind);
     worker_param_text(&params, op->actor);
     worker_param_text(&params, op->request_id);
+    worker_param_text(&params, op->client_ip);
+    worker_param_text(&params, op->user_agent);
     pg_tx_send(worker->pg, STATEMENT_SETTLE_CHECKOUT, &params);
 }
 

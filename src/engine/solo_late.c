@@ -3,11 +3,14 @@
  * anew for the payer, all or nothing, and sold in the same transaction.
  *
  * Each hold that was in payment gets a new one, as if its user had come again: the same statements
- * as of any other hold judge it. What another has by now is refused.
+ * as of any other hold judge it, but for the policy's limits (hold_seats without an event version).
+ * What another has by now is refused. What the payer has again, by a newer hold, is taken out of
+ * that one first; its lock is needed for that, so such holds are noted (op->own), and all begins
+ * anew.
  */
 #include "solo_internal.h"
 
-/* One hold taken anew: a piece of the settling op's transaction. */
+/* One hold taken anew, or one that gives seats to it: a piece of the settling op's transaction. */
 struct late_hold {
     struct op op;
     struct op *ops[1];
@@ -17,11 +20,11 @@ struct late_hold {
 /* --- what it is to have ------------------------------------------------------------- */
 
 static bool
-plan_lines(struct late_hold *late, const struct hold_view *before)
+plan_lines(const struct solo *solo, struct late_hold *late, const struct hold_view *before)
 {
     struct op *op = &late->op;
-    op->seats = arena_alloc(&late->solo.op->arena, (size_t)before->line_count * sizeof(*op->seats));
-    op->areas = arena_alloc(&late->solo.op->arena, (size_t)before->line_count * sizeof(*op->areas));
+    op->seats = arena_alloc(&solo->op->arena, (size_t)before->line_count * sizeof(*op->seats));
+    op->areas = arena_alloc(&solo->op->arena, (size_t)before->line_count * sizeof(*op->areas));
     if (op->seats == NULL || op->areas == NULL)
         return false;
     for (int i = 0; i < before->line_count; i++) {
@@ -35,22 +38,24 @@ plan_lines(struct late_hold *late, const struct hold_view *before)
     return solo_take_all(&late->solo);
 }
 
-static bool
-late_init(struct late_hold *late, struct solo *solo, const struct hold_view *before)
+static void
+late_init(struct late_hold *late, struct solo *solo, const struct hold_view *hold,
+          const struct uuid *hold_id)
 {
     const struct op *payment = solo->op;
     *late = (struct late_hold){ .op = { .kind = OP_PAY_SETTLE,
                                         .solo = true,
                                         .org = payment->org,
-                                        .event = before->event,
-                                        .user = before->user,
+                                        .event = hold->event,
+                                        .user = hold->user,
                                         .actor = payment->actor,
                                         .request_id = payment->request_id,
+                                        .client_ip = payment->client_ip,
+                                        .user_agent = payment->user_agent,
                                         .privileged = true,
-                                        .hold_id = uuid_v7_new(),
-                                        .cart_token = before->cart_token,
-                                        .source = before->source,
-                                        .info = payment->info } };
+                                        .hold_id = *hold_id,
+                                        .cart_token = hold->cart_token,
+                                        .source = hold->source } };
     late->ops[0] = &late->op;
     late->solo = (struct solo){ .batch = { .worker = solo->batch.worker,
                                            .ops = late->ops,
@@ -58,8 +63,94 @@ late_init(struct late_hold *late, struct solo *solo, const struct hold_view *bef
                                            .began = solo->batch.began,
                                            .deadline = solo->batch.deadline },
                                 .op = &late->op,
-                                .result_hold = late->op.hold_id };
-    return plan_lines(late, before);
+                                .result_hold = *hold_id };
+}
+
+/* --- what the payer has again ----------------------------------------------------------- */
+
+static bool
+was_paid_for(const struct solo *solo, struct slice seat)
+{
+    for (int i = 0; i < solo->seen->hold_count; i++)
+        if (view_has_seat(solo->seen->holds[i], seat))
+            return true;
+    return false;
+}
+
+/* The seats of a newer hold that were paid for. False: no memory. */
+static bool
+plan_drops(const struct solo *solo, struct late_hold *late, struct hold_view *own)
+{
+    struct op *op = &late->op;
+    op->drop = arena_alloc(&solo->op->arena, (size_t)own->line_count * sizeof(*op->drop));
+    for (int i = 0; op->drop != NULL && i < own->line_count; i++)
+        if (own->lines[i].seat.len > 0 && was_paid_for(solo, own->lines[i].seat))
+            op->drop[op->drop_count++] = (struct op_seat){ .id = own->lines[i].seat };
+    if (op->drop_count < own->line_count)
+        op->hold = own; /* it lives on */
+    return op->drop != NULL;
+}
+
+/* What can't be taken out of it is refused when it is to be taken. */
+static bool
+give_up_own(struct solo *solo, const struct uuid *hold)
+{
+    struct late_hold *late = &solo->late[solo->late_count];
+    struct batch *batch = &late->solo.batch;
+
+    if (!solo_read_locked(solo, hold))
+        return false;
+    struct hold_view *own = solo->before;
+    if (own == NULL || solo->paying || own->status != HOLD_ACTIVE ||
+        !slice_equal(own->user, solo->seen->user))
+        return true;
+    late_init(late, solo, own, hold);
+    solo->late_count++;
+    late->op.reason = "replaced";
+    if (!plan_drops(solo, late, own))
+        return false;
+    send_solo_change(batch, &late->op, "remove", hold, 1, late->op.reason);
+    pg_tx_flush(batch->worker->pg);
+    if (!batch_next(batch, &batch->rows.changes))
+        return false;
+    solo_judge_changes(&late->solo);
+    if (late->op.fate == FATE_LATER)
+        solo->op->fate = FATE_LATER;
+    return true;
+}
+
+/* Notes the newer hold of the payer that has this seat. False: that was tried already, or there is
+ * no memory. */
+static bool
+note_own(struct op *op, const struct uuid *hold)
+{
+    for (int i = 0; i < op->own_count; i++)
+        if (uuid_equal(&op->own[i], hold))
+            return false;
+    struct uuid *grown = arena_alloc(&op->arena, (size_t)(op->own_count + 1) * sizeof(*grown));
+    for (int i = 0; grown != NULL && i < op->own_count; i++)
+        grown[i] = op->own[i];
+    if (grown == NULL)
+        return false;
+    op->own = grown;
+    op->own[op->own_count++] = *hold;
+    return true;
+}
+
+/* True: there are such seats, and none that was tried in vain. */
+static bool
+has_own(struct op *op, const struct late_hold *late)
+{
+    const struct pg_result *rows = late->solo.batch.rows.seats;
+    int own = 0, noted = 0;
+    for (int row = 0; rows != NULL && row < pg_rows(rows); row++) {
+        if (!slice_is(pg_get_text(rows, row, HS_CODE), "own"))
+            continue;
+        struct uuid hold = pg_get_uuid(rows, row, HS_HOLD);
+        noted += note_own(op, &hold);
+        own++;
+    }
+    return own > 0 && noted > 0;
 }
 
 /* --- taken and sold -------------------------------------------------------------------- */
@@ -89,17 +180,37 @@ sell(struct late_hold *late)
     return true;
 }
 
-/* The verdict of one is the verdict of all. */
-static bool
-take_and_sell(struct solo *solo, struct late_hold *late)
+/* What became of one piece, for the whole. */
+static void
+judge_late(struct op *op, const struct late_hold *late, enum hf_status good)
 {
-    if (!take(late))
+    op->fate = FATE_ANSWER;
+    if (late->op.fate == FATE_ANSWER && late->op.status == good)
+        return;
+    if (late->op.fate == FATE_LATER) { /* nobody has it for sure yet */
+        op->fate = FATE_LATER;
+        return;
+    }
+    op->fate = FATE_AGAIN;
+    op->refund = !has_own(op, late);
+}
+
+static bool
+take_and_sell(struct solo *solo, const struct hold_view *before)
+{
+    struct late_hold *late = &solo->late[solo->late_count];
+    struct uuid hold = uuid_v7_new();
+
+    late_init(late, solo, before, &hold);
+    solo->late_count++;
+    if (!plan_lines(solo, late, before) || !take(late))
         return false;
-    bool taken = late->op.fate == FATE_ANSWER && late->op.status == HF_CREATED;
-    if (taken && !sell(late))
+    judge_late(solo->op, late, HF_CREATED);
+    if (solo->op->fate != FATE_ANSWER)
+        return true;
+    if (!sell(late))
         return false;
-    solo->op->fate = late->op.fate;
-    solo->op->status = late->op.status;
+    judge_late(solo->op, late, HF_OK);
     return true;
 }
 
@@ -110,15 +221,16 @@ solo_run_late(struct solo *solo)
     int count = solo->seen->hold_count;
 
     solo->late_count = 0;
-    solo->late = arena_alloc(&op->arena, (size_t)count * sizeof(*solo->late));
+    solo->late = arena_alloc(&op->arena, (size_t)(count + op->own_count) * sizeof(*solo->late));
     if (solo->late == NULL)
         return false;
-    for (int i = 0; i < count && op->fate == FATE_ANSWER && op->status == HF_OK; i++) {
-        struct late_hold *late = &solo->late[i];
-        solo->late_count++;
-        if (!late_init(late, solo, solo->seen->holds[i]) || !take_and_sell(solo, late))
+    for (int i = 0; i < op->own_count && op->fate == FATE_ANSWER; i++)
+        if (!give_up_own(solo, &op->own[i]))
             return false;
-        solo->holds[i] = late->op.hold_id;
+    for (int i = 0; i < count && op->fate == FATE_ANSWER; i++) {
+        if (!take_and_sell(solo, solo->seen->holds[i]))
+            return false;
+        solo->holds[i] = solo->late[solo->late_count - 1].op.hold_id;
     }
     return true;
 }
@@ -136,7 +248,8 @@ settle_late(struct late_hold *late, struct waiter_list *waiters)
         settle_area_row(batch, &late->op, late->op.areas[late->solo.new_areas[row]].id, row);
     if (batch->rows.seats != NULL)
         settle_hold_rows(batch, &late->op, true, waiters);
-    settle_change_rows(batch, waiters);
+    if (batch->rows.changes != NULL)
+        settle_change_rows(batch, waiters);
 }
 
 void

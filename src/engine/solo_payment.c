@@ -94,7 +94,7 @@ static const struct settlement settlements[] = {
     [EXPIRE] = { "fail", "expired", "failed", "payment_failed", "checkout_failed",
                  "payment.failed" },
     /* It was paid, but the event is cancelled. */
-    [CLOSE] = { "fail", "refund_required", "failed", "admin_override", "refund_required",
+    [CLOSE] = { "fail", "refund_required", "failed", "payment_failed", "refund_required",
                 "payment.refund_required" },
     [UNMARK] = { .word = "unpay", .intent = "void", .status = "open" },
     [LATE] = { NULL, "succeeded", "completed", NULL, "checkout_completed", "checkout.completed" },
@@ -193,12 +193,7 @@ solo_look_payment(struct solo *solo)
     pg_result_free(&rows);
     if (status == HF_OK)
         status = solo_look_checkout(solo);
-    if (status != HF_OK || plan_of(intent, op->outcome) != LATE)
-        return status;
-    if (policies_read(worker, &op->org, &op->event, 1, deadline) != PG_DONE)
-        return HF_STORE_UNAVAILABLE;
-    (void)events_find(worker->node->events, op->org, op->event, &op->info);
-    return HF_OK;
+    return status;
 }
 
 /* --- settled --------------------------------------------------------------------------------- */
@@ -283,29 +278,13 @@ write_settlement(struct solo *solo, enum plan plan)
     return true;
 }
 
-/* Nothing that was paid for is left: once more, to write that down. */
-static void
-judge_late(struct op *op)
-{
-    if (op->fate == FATE_ANSWER && op->status != HF_OK) {
-        op->refund = true;
-        op->fate = FATE_AGAIN;
-    }
-}
-
 static bool
 settle(struct solo *solo, enum plan plan)
 {
     struct op *op = solo->op;
 
-    if (plan == LATE && op->info.version == 0) {
-        op->fate = FATE_AGAIN; /* it failed since we looked: the event's policy is needed */
-        return true;
-    }
     if (plan == LATE && !solo_run_late(solo))
         return false;
-    if (plan == LATE)
-        judge_late(op);
     if (settlements[plan].word != NULL && !change_holds(solo, &plan))
         return false;
     return op->fate != FATE_ANSWER || op->status != HF_OK || write_settlement(solo, plan);
