@@ -4,13 +4,14 @@ import time
 
 from checker import audit_checker
 from fault.chaos import tiers
-from fault.chaos.buyers import AREA, seats_of_row
+from fault.chaos.buyers import AREA, PAYMENT_TIMEOUT_S, seats_of_row
 from support.client import Client
 from support.swarm import pause, drive
 
 HEAL_S = 45  # a breaker's longest pause is 30 s
 EQUAL_S = 5
 SELLABLE_S = 5  # after the last TTL
+SETTLED_S = 10  # after the last payment_timeout
 TAIL_EVENT, TAIL_SEATS = "tail", 12
 
 
@@ -38,6 +39,21 @@ def await_health(world):
             world.history.finding("not_well", f"{HEAL_S} s after the last fault: {trouble}")
             return
         time.sleep(0.2)
+
+
+def await_payments(world):
+    """No payment hangs: each was decided by its provider, or by a node that asked him."""
+    deadline = time.monotonic() + 2 * PAYMENT_TIMEOUT_S + SETTLED_S
+    with world.arena.database() as db, db.cursor() as cursor:
+        while True:
+            cursor.execute("SELECT count(*) FROM payment_intents WHERE status IN ('processing', 'pending')")
+            left = cursor.fetchone()[0]
+            if left == 0:
+                return
+            if time.monotonic() > deadline:
+                world.history.finding("payment_hangs", f"{left} payments are not decided")
+                return
+            time.sleep(0.1)
 
 
 def hold_the_tail(world):

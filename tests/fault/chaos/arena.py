@@ -14,6 +14,7 @@ import psycopg2
 import redis as redis_module
 
 from support import servers
+from support.checkouts import WEBHOOK_SECRET
 from support.node import Node, binary
 from support.proxy import Proxy, at_port
 
@@ -136,7 +137,7 @@ class Arena:
         for name in NODES:
             self.nodes[name] = ArenaNode(
                 folder, name, clocks.get(name), self.postgres_proxies[name].url, self.redis_proxies[name].url,
-                jwt_secret=self._secret, drain_delay="200ms", reaper_interval_ms=1000)
+                jwt_secret=self._secret, webhook_secret=WEBHOOK_SECRET, drain_delay="200ms", reaper_interval_ms=1000)
             self.nodes[name].start()
             stack.callback(self._end_node, self.nodes[name])
 

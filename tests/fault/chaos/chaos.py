@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""chaos.py [--seed S] [--duration SECONDS]: three nodes, two dozen buyers, and everything that can go wrong.
+"""chaos.py [--seed S] [--duration SECONDS]: three nodes, two dozen buyers who also pay, and everything that can go wrong.
 
 The seed decides which faults come when, and what each buyer wants in its n-th step; timing does the rest. When the
 faults are over, nodes must be well by themselves, tiers equal, free seats sellable, and the history true
@@ -23,7 +23,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TESTS))
 from fault.chaos import aftermath, faults  # noqa: E402
 from fault.chaos.arena import Arena  # noqa: E402
-from fault.chaos.buyers import BUYERS, PATIENCE_S, Buyer, Market  # noqa: E402
+from fault.chaos.buyers import BUYERS, PATIENCE_S, PROVIDERS, Buyer, Market, Provider, Releaser  # noqa: E402
 from fault.chaos.history import History  # noqa: E402
 from support import servers, supervise  # noqa: E402
 from support.swarm import drive  # noqa: E402
@@ -73,8 +73,9 @@ def storm(world, seed, duration):
     raging = threading.Thread(target=rage)
     raging.start()
     try:
-        drive([Buyer(world.market, number).steps() for number in range(BUYERS)], timeout=duration + 300,
-              patience=PATIENCE_S)
+        actors = [*(Buyer(world.market, number) for number in range(BUYERS)),
+                  *(Provider(world.market, number) for number in range(PROVIDERS)), Releaser(world.market)]
+        drive([actor.steps() for actor in actors], timeout=duration + 300, patience=PATIENCE_S)
     finally:
         each_storm.stop()
         world.market.close()
@@ -91,6 +92,7 @@ def run(seed, duration, results):
             market.make_events()
             aftermath.make_tail_event(market)
             storm(world, seed, duration)
+            aftermath.await_payments(world)
             tail = aftermath.hold_the_tail(world)
             aftermath.check_tiers(world)
             aftermath.release_the_tail(world, tail)
