@@ -1,7 +1,7 @@
 -- audit_seats - the seats as they stand, in the order of the replay.
 --
 -- $1 text org, $2 text event; empty: all of them. Runs in verify's snapshot, walks whole tables.
-SELECT org_id, event_id, seat_id, version, status, hold_id, user_id, held_until
+SELECT org_id, event_id, seat_id, version, status, hold_id, user_id, held_until, in_payment
 FROM seats
 WHERE ($1 = '' OR org_id = $1) AND ($2 = '' OR event_id = $2)
 ORDER BY org_id, event_id, seat_id

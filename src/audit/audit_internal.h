@@ -64,6 +64,7 @@ struct story {
     int64_t version;
     struct uuid hold;     /* nil: nobody */
     struct db_time until; /* of a held seat */
+    bool paying;          /* it is in payment: only that ends its hold */
     struct db_time last_at;
     char user[ID_BYTES_MAX + 1];
     struct life *lives; /* grows, is kept for the next seat */
@@ -96,9 +97,10 @@ enum {
     SEAT_COLUMN_STATUS,
     SEAT_COLUMN_HOLD,
     SEAT_COLUMN_USER,
-    SEAT_COLUMN_UNTIL
+    SEAT_COLUMN_UNTIL,
+    SEAT_COLUMN_IN_PAYMENT
 };
-enum { LINE_HOLD = KEY_COLUMNS, LINE_USER, LINE_STATUS, LINE_UNTIL };
+enum { LINE_HOLD = KEY_COLUMNS, LINE_USER, LINE_STATUS, LINE_UNTIL, LINE_IN_PAYMENT };
 
 /* Takes the rows of story->key from both streams. */
 void ending_check(struct story *story, struct stream *seats, struct stream *lines);

@@ -41,6 +41,8 @@ check_seat_row(struct story *story, const struct pg_result *rows, int row)
     check_field(story, pg_get_time(rows, row, SEAT_COLUMN_UNTIL).us == story->until.us,
                 "held_until");
     check_field(story, slice_is(pg_get_text(rows, row, SEAT_COLUMN_USER), story->user), "user_id");
+    check_field(story, pg_get_bool(rows, row, SEAT_COLUMN_IN_PAYMENT) == story->paying,
+                "in_payment");
 }
 
 static void
@@ -78,8 +80,10 @@ check_living_line(struct story *story, const struct stream *lines, const struct 
         return;
     }
     if (pg_get_time(lines->rows, lines->at, LINE_UNTIL).us != story->until.us ||
+        pg_get_bool(lines->rows, lines->at, LINE_IN_PAYMENT) != story->paying ||
         !slice_is(pg_get_text(lines->rows, lines->at, LINE_USER), story->user))
-        story_wrong(story, "line_differs", hold, "seat and line disagree on the user or the end");
+        story_wrong(story, "line_differs", hold,
+                    "seat and line disagree on the user, the end or the payment");
 }
 
 /* Takes all lines of one hold. */

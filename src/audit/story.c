@@ -4,7 +4,8 @@
  * Each action may come only in certain states, and leaves a certain one; a step that is
  * not legal is told, and then taken all the same, so that one fault is one violation and
  * not a hundred. Grants on a hold are judged before its end, expiry after it, both by
- * the clock reading that judged (`at`).
+ * the clock reading that judged (`at`). While a hold is in payment neither its end nor anybody
+ * else counts: only the payment sells it, releases it, or lets it go on as before.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -97,6 +98,7 @@ set_free(struct story *story, enum seat_status status)
     story->status = status;
     memset(&story->hold, 0, sizeof(story->hold));
     story->until.us = 0;
+    story->paying = false;
     story->user[0] = '\0';
 }
 
@@ -146,6 +148,16 @@ check_alive(struct story *story, const struct entry *entry)
                     (long long)(entry->at.us - story->until.us));
 }
 
+/* What a payment keeps everybody else from doing. */
+static void
+check_not_paying(struct story *story, const struct entry *entry)
+{
+    if (story->paying)
+        story_wrong(story, "in_payment", &entry->hold,
+                    "%.*s at version %lld on a hold that is in payment", SLICE_ARG(entry->action),
+                    (long long)entry->version);
+}
+
 /* --- what each action does -------------------------------------------------------- */
 
 static void
@@ -176,6 +188,7 @@ goes_on(struct story *story, const struct entry *entry)
     if (!legal(story, entry, STATE(SEAT_HELD)))
         return false;
     check_hold(story, entry);
+    check_not_paying(story, entry);
     check_alive(story, entry);
     return true;
 }
@@ -210,16 +223,39 @@ hold_transferred(struct story *story, const struct entry *entry)
 }
 
 static void
+payment_started(struct story *story, const struct entry *entry)
+{
+    if (goes_on(story, entry))
+        story->paying = true;
+}
+
+/* Nothing was decided: the hold's end counts again, and may have passed. */
+static void
+payment_stopped(struct story *story, const struct entry *entry)
+{
+    if (!legal(story, entry, STATE(SEAT_HELD)))
+        return;
+    check_hold(story, entry);
+    if (!story->paying)
+        story_wrong(story, "illegal_step", &entry->hold,
+                    "payment_stopped at version %lld, and none had started",
+                    (long long)entry->version);
+    story->paying = false;
+}
+
+static void
 seat_sold(struct story *story, const struct entry *entry)
 {
     if (legal(story, entry, STATE(SEAT_HELD))) {
         check_hold(story, entry);
-        check_alive(story, entry);
+        if (!story->paying)
+            check_alive(story, entry);
         life_end(story, LIFE_SOLD);
     }
     story->status = SEAT_SOLD;
     story->hold = entry->hold;
     story->until.us = 0;
+    story->paying = false;
 }
 
 static void
@@ -228,6 +264,8 @@ seat_released(struct story *story, const struct entry *entry)
     if (legal(story, entry, STATE(SEAT_HELD) | STATE(SEAT_SOLD))) {
         check_hold(story, entry);
         bool expired = slice_is(entry->reason, "ttl_expired");
+        if (!slice_is(entry->reason, "payment_failed"))
+            check_not_paying(story, entry);
         if (expired && story->status == SEAT_SOLD)
             story_wrong(story, "sold_released", &entry->hold, "a sold seat expired at version %lld",
                         (long long)entry->version);
@@ -278,11 +316,18 @@ static const struct {
     const char *action;
     void (*step)(struct story *story, const struct entry *entry);
 } steps[] = {
-    { "seat_held", seat_held },       { "hold_extended", hold_extended },
-    { "hold_changed", hold_changed }, { "hold_transferred", hold_transferred },
-    { "seat_sold", seat_sold },       { "seat_released", seat_released },
-    { "seat_blocked", seat_blocked }, { "seat_unblocked", seat_unblocked },
-    { "seat_removed", seat_removed }, { "seat_added", seat_added },
+    { "seat_held", seat_held },
+    { "hold_extended", hold_extended },
+    { "hold_changed", hold_changed },
+    { "hold_transferred", hold_transferred },
+    { "payment_started", payment_started },
+    { "payment_stopped", payment_stopped },
+    { "seat_sold", seat_sold },
+    { "seat_released", seat_released },
+    { "seat_blocked", seat_blocked },
+    { "seat_unblocked", seat_unblocked },
+    { "seat_removed", seat_removed },
+    { "seat_added", seat_added },
     { "seat_changed", seat_changed },
 };
 

@@ -13,11 +13,13 @@
     "org:text event:text seat:text version:int8 action:text hold:uuid user:text at:time "          \
     "until:time reason:text id:int8"
 #define SEAT_COLUMNS                                                                               \
-    "org:text event:text seat:text version:int8 status:text hold:uuid user:text until:time"
-#define LINE_COLUMNS "org:text event:text seat:text hold:uuid user:text status:text until:time"
+    "org:text event:text seat:text version:int8 status:text hold:uuid user:text until:time "       \
+    "in_payment:bool"
+#define LINE_COLUMNS                                                                               \
+    "org:text event:text seat:text hold:uuid user:text status:text until:time in_payment:bool"
 
-#define H1           "01890000-0000-7000-8000-000000000001"
-#define H2           "01890000-0000-7000-8000-000000000002"
+#define H1 "01890000-0000-7000-8000-000000000001"
+#define H2 "01890000-0000-7000-8000-000000000002"
 
 /* One seat's rows: what is told, and how seats and seat_holds stand at the end. */
 struct tale {
@@ -60,13 +62,22 @@ static void
 seat(struct tale *tale, const char *version, const char *status, const char *hold, const char *user,
      const char *until)
 {
-    rows_add(tale->seats, "o", "e", "s", version, status, hold, user, until);
+    rows_add(tale->seats, "o", "e", "s", version, status, hold, user, until, "f");
+}
+
+/* A seat that is held and in payment, and its line. */
+static void
+seat_in_payment(struct tale *tale, const char *version, const char *hold, const char *user,
+                const char *until, const char *line_in_payment)
+{
+    rows_add(tale->seats, "o", "e", "s", version, "held", hold, user, until, "t");
+    rows_add(tale->lines, "o", "e", "s", hold, user, "active", until, line_in_payment);
 }
 
 static void
 line(struct tale *tale, const char *hold, const char *user, const char *status, const char *until)
 {
-    rows_add(tale->lines, "o", "e", "s", hold, user, status, until);
+    rows_add(tale->lines, "o", "e", "s", hold, user, status, until, "f");
 }
 
 /* A stream over ready rows; one of another seat ends it, so that nothing is fetched. */
@@ -88,8 +99,8 @@ tell(struct tale *tale)
     struct story story = { 0 };
 
     /* The row behind the seat's own. */
-    rows_add(tale->seats, "o", "e", "zz", "0", "available", NULL, NULL, NULL);
-    rows_add(tale->lines, "o", "e", "zz", H1, "u", "expired", "0");
+    rows_add(tale->seats, "o", "e", "zz", "0", "available", NULL, NULL, NULL, "f");
+    rows_add(tale->lines, "o", "e", "zz", H1, "u", "expired", "0", "f");
     struct stream seats = stream_over(tale->seats);
     struct stream lines = stream_over(tale->lines);
     struct slice first_line = pg_get_text(tale->lines, 0, KEY_SEAT);
@@ -180,6 +191,37 @@ blocked_removed_and_back_is_good(void **state)
     entry(tale, "4", "seat_added", NULL, NULL, "4", NULL, NULL);
     entry(tale, "5", "seat_blocked", NULL, NULL, "5", NULL, NULL);
     seat(tale, "5", "blocked", NULL, NULL, NULL);
+    expect_good(tale);
+}
+
+static void
+a_payment_that_outlives_the_hold_and_sells_is_good(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "payment_started", H1, "u", "199", "200", NULL);
+    entry(tale, "3", "seat_sold", H1, "u", "250", "200", NULL);
+    seat(tale, "3", "sold", H1, "u", NULL);
+    line(tale, H1, "u", "converted", "200");
+    expect_good(tale);
+}
+
+static void
+payments_that_fail_or_never_were_are_good(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "payment_started", H1, "u", "150", "200", NULL);
+    entry(tale, "3", "seat_released", H1, "u", "250", "200", "payment_failed");
+    entry(tale, "4", "seat_held", H2, "v", "260", "300", NULL);
+    entry(tale, "5", "payment_started", H2, "v", "270", "300", NULL);
+    entry(tale, "6", "payment_stopped", H2, "v", "310", "300", NULL); /* and it is over */
+    entry(tale, "7", "seat_released", H2, "v", "310", "300", "ttl_expired");
+    entry(tale, "8", "seat_held", H2, "v", "320", "400", NULL);
+    entry(tale, "9", "payment_started", H2, "v", "330", "400", NULL);
+    seat_in_payment(tale, "9", H2, "v", "400", "t");
+    line(tale, H1, "u", "cancelled", "200");
+    line(tale, H2, "v", "expired", "300");
     expect_good(tale);
 }
 
@@ -352,6 +394,62 @@ a_long_life_of_many_holds_is_good(void **state)
     assert_int_equal(tale->report->entries, 2000);
 }
 
+static void
+what_happens_to_a_hold_in_payment_is_found(void **state)
+{
+    static const struct {
+        const char *action;
+    } faults[] = {
+        { "hold_extended" }, { "hold_changed" }, { "hold_transferred" }, { "payment_started" }
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        void *one = NULL;
+        set_up(&one);
+        struct tale *tale = one;
+        entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+        entry(tale, "2", "payment_started", H1, "u", "150", "200", NULL);
+        entry(tale, "3", faults[i].action, H1, "u", "160", "200", NULL);
+        seat_in_payment(tale, "3", H1, "u", "200", "t");
+        expect_bad(tale, "in_payment");
+        tear_down(&one);
+    }
+    (void)state;
+}
+
+static void
+an_expiry_in_payment_is_found(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "payment_started", H1, "u", "150", "200", NULL);
+    entry(tale, "3", "seat_released", H1, "u", "210", "200", "ttl_expired");
+    seat(tale, "3", "available", NULL, NULL, NULL);
+    line(tale, H1, "u", "expired", "200");
+    expect_bad(tale, "in_payment");
+}
+
+static void
+a_payment_that_begins_after_the_end_is_found(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "payment_started", H1, "u", "200", "200", NULL);
+    seat_in_payment(tale, "2", H1, "u", "200", "t");
+    expect_bad(tale, "after_end");
+}
+
+static void
+a_mark_of_payment_that_differs_is_found(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "payment_started", H1, "u", "150", "200", NULL);
+    entry(tale, "3", "payment_stopped", H1, "u", "160", "200", NULL);
+    entry(tale, "4", "payment_stopped", H1, "u", "170", "200", NULL);
+    seat_in_payment(tale, "4", H1, "u", "200", "f");
+    expect_bad(tale, "illegal_step final_state");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int
@@ -362,6 +460,8 @@ main(void)
         CASE(held_extended_sold_is_good),
         CASE(expiry_take_over_and_cancel_are_good),
         CASE(blocked_removed_and_back_is_good),
+        CASE(a_payment_that_outlives_the_hold_and_sells_is_good),
+        CASE(payments_that_fail_or_never_were_are_good),
         CASE(two_lives_that_overlap_are_found),
         CASE(gaps_and_doubles_of_versions_are_found),
         CASE(a_sale_at_or_after_the_end_is_found),
@@ -376,6 +476,10 @@ main(void)
         CASE(a_held_seat_without_its_line_is_found),
         CASE(no_more_than_a_hundred_violations_are_kept_but_all_are_counted),
         CASE(a_long_life_of_many_holds_is_good),
+        CASE(what_happens_to_a_hold_in_payment_is_found),
+        CASE(an_expiry_in_payment_is_found),
+        CASE(a_payment_that_begins_after_the_end_is_found),
+        CASE(a_mark_of_payment_that_differs_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
