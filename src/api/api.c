@@ -78,14 +78,9 @@ rate_kind_of(const struct route *route)
     return RATE_GENERAL;
 }
 
-static bool
-within_limits(struct api_call *call)
+bool
+call_within_limits(struct api_call *call)
 {
-    const struct http_request *request = &call->exchange->request;
-
-    client_address(call->api->proxies, request->peer, request->forwarded_for, call->client);
-    if (call->route != NULL && call->route->limit == LIMIT_NONE)
-        return true;
     enum rate_kind kind = rate_kind_of(call->route);
     rate_limit_check(call->api->limiter, call->client, kind,
                      kind == RATE_MAP ? call_param(call, "event") : SLICE_EMPTY, mono_now(),
@@ -96,6 +91,15 @@ within_limits(struct api_call *call)
     respond_problem(call, call->rate.status,
                     &(struct problem){ .retry_after_s = call->rate.retry_after_s });
     return false;
+}
+
+static bool
+within_limits(struct api_call *call)
+{
+    const struct http_request *request = &call->exchange->request;
+
+    client_address(call->api->proxies, request->peer, request->forwarded_for, call->client);
+    return (call->route != NULL && call->route->limit == LIMIT_NONE) || call_within_limits(call);
 }
 
 static void
@@ -151,14 +155,15 @@ take_id(struct api_call *call, const char *name, struct slice *id)
     return false;
 }
 
+/* An id of ours: what has another form is of nothing that there is. */
 static bool
-take_hold_id(struct api_call *call)
+take_uuid(struct api_call *call, const char *name, enum hf_status unknown, struct uuid *id)
 {
-    struct slice text = call_param(call, "hold");
+    struct slice text = call_param(call, name);
 
-    if (text.len == 0 || uuid_parse(text, &call->hold_id))
+    if (text.len == 0 || uuid_parse(text, id))
         return true;
-    respond_refusal(call, HF_HOLD_NOT_FOUND, NULL);
+    respond_refusal(call, unknown, NULL);
     return false;
 }
 
@@ -166,7 +171,9 @@ static bool
 take_ids(struct api_call *call)
 {
     return take_id(call, "event", &call->event) && take_id(call, "seat", &call->seat) &&
-           take_hold_id(call);
+           take_uuid(call, "hold", HF_HOLD_NOT_FOUND, &call->hold_id) &&
+           take_uuid(call, "checkout", HF_CHECKOUT_NOT_FOUND, &call->checkout_id) &&
+           take_uuid(call, "intent", HF_INTENT_NOT_FOUND, &call->intent_id);
 }
 
 /* --- Content-Type ------------------------------------------------------------- */

@@ -262,6 +262,9 @@ api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, h
 api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
     seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
 
+/* audit_api.c */
+api_handler audit_get;
+
 /* admin_release.c */
 api_handler seats_release;
 

@@ -89,11 +89,9 @@ seconds_left(const struct hold_view *hold)
     return hold->status == HOLD_ACTIVE && left_us > 0 ? left_us / TIME_US_PER_S : 0;
 }
 
-static void
-write_tickets(struct json_writer *w, const struct hold_view *hold)
+void
+hold_json_tickets(struct json_writer *w, const struct hold_view *hold)
 {
-    json_name(w, "tickets");
-    json_array_begin(w);
     for (int i = 0; i < hold->line_count; i++) {
         const struct hold_line *line = &hold->lines[i];
         for (int t = 0; t < line->ticket_count; t++) {
@@ -106,7 +104,6 @@ write_tickets(struct json_writer *w, const struct hold_view *hold)
             json_object_end(w);
         }
     }
-    json_array_end(w);
 }
 
 void
@@ -127,7 +124,11 @@ hold_json_write(struct json_writer *w, const struct hold_view *hold)
     write_time(w, "created_at", hold->created_at);
     if (hold->reason.len > 0)
         json_field_text(w, "reason", hold->reason);
-    if (hold->status == HOLD_CONVERTED)
-        write_tickets(w, hold);
+    if (hold->status == HOLD_CONVERTED) {
+        json_name(w, "tickets");
+        json_array_begin(w);
+        hold_json_tickets(w, hold);
+        json_array_end(w);
+    }
     json_object_end(w);
 }

@@ -9,5 +9,7 @@
 
 /* Appends the object of API.md, `hold`. */
 void hold_json_write(struct json_writer *w, const struct hold_view *hold);
+/* Its tickets, as elements of a list that is open. */
+void hold_json_tickets(struct json_writer *w, const struct hold_view *hold);
 
 #endif

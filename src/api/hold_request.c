@@ -154,6 +154,20 @@ read_source(struct reader *reader, const struct field_spec *spec, struct json_va
         wrong(reader, spec->name, "is none of web, scanner, offline_sync");
 }
 
+static void
+read_verdict(struct reader *reader, const struct field_spec *spec, struct json_value value,
+             struct slice *out)
+{
+    struct slice text;
+
+    if (!take_text(reader, spec->name, value, &text))
+        return;
+    if (slice_is(text, "succeeded") || slice_is(text, "failed"))
+        *out = text;
+    else
+        wrong(reader, spec->name, "is neither succeeded nor failed");
+}
+
 /* Something, an @, something: whether it can be delivered is not ours to know. */
 static void
 read_email(struct reader *reader, const struct field_spec *spec, struct json_value value,
@@ -407,6 +421,45 @@ read_areas(struct reader *reader, const struct field_spec *spec, struct json_val
     *out = (struct area_list){ count, items };
 }
 
+static bool
+hold_is_named_before(const struct uuid *holds, int index)
+{
+    for (int i = 0; i < index; i++) {
+        if (uuid_equal(&holds[i], &holds[index]))
+            return true;
+    }
+    return false;
+}
+
+static void
+read_hold_ids(struct reader *reader, const struct field_spec *spec, struct json_value value,
+              struct uuid_list *out)
+{
+    struct json_cursor cursor = json_cursor_open(value);
+    struct json_value element;
+    struct slice text;
+    int count = count_elements(reader, spec->name, value);
+
+    if (count == 0)
+        wrong(reader, spec->name, "names no hold");
+    if (count <= 0)
+        return;
+    struct uuid *items = arena_alloc(reader->arena, (size_t)count * sizeof(*items));
+    if (items == NULL) {
+        reader->no_memory = true;
+        return;
+    }
+    for (int i = 0; i < count && json_cursor_element(&cursor, &element); i++) {
+        if (element.kind == JSON_STRING && !json_value_text(reader->arena, element, &text))
+            reader->no_memory = true;
+        else if (element.kind != JSON_STRING || !uuid_parse(text, &items[i]))
+            wrong_element(reader, spec->name, i, "", "is no hold's id");
+        else if (hold_is_named_before(items, i))
+            wrong_element(reader, spec->name, i, "", "is named twice");
+    }
+    *out = (struct uuid_list){ count, items };
+}
+
 /* --- the table ---------------------------------------------------------------- */
 
 static void
@@ -429,6 +482,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
     case FIELD_SOURCE:
         read_source(reader, spec, value, out);
         return;
+    case FIELD_VERDICT:
+        read_verdict(reader, spec, value, out);
+        return;
     case FIELD_INT:
         if (!json_value_int(value, spec->min, spec->max, out))
             wrong(reader, spec->name,
@@ -443,6 +499,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
         return;
     case FIELD_AREAS:
         read_areas(reader, spec, value, out);
+        return;
+    case FIELD_HOLD_IDS:
+        read_hold_ids(reader, spec, value, out);
         return;
     }
 }

@@ -1,12 +1,12 @@
 /*
- * hold_request.h - the bodies of hold requests: one table of fields a body, one reader.
+ * hold_request.h - the bodies of requests about holds: one table of fields a body, one reader.
  *
  * All fields are looked at before anything is refused, so that a client hears of all
  * its mistakes at once. A null is the same as leaving the field out; unknown fields
  * are ignored.
  *
  * Memory: slices point into the body, lists are in the call's arena.
- * Limits: SEATS_IN_REQUEST_MAX seats and as many areas in one request.
+ * Limits: SEATS_IN_REQUEST_MAX seats, as many areas and as many holds in one request.
  */
 #ifndef HOLDFAST_HOLD_REQUEST_H
 #define HOLDFAST_HOLD_REQUEST_H
@@ -25,12 +25,20 @@ struct area_list {
     struct op_area *items;
 };
 
-/* What some body of a hold request may say; what was not said is zero. */
+struct uuid_list {
+    int count;
+    struct uuid *items;
+};
+
+/* What some body of a request about holds may say; what was not said is zero. */
 struct hold_request {
     struct slice event, cart_token, user, to_user, source, customer_email, reason, notes;
+    struct slice payment_method;
+    struct slice intent, verdict, provider_key; /* a payment provider's webhook */
     struct seat_list seats; /* seat_ids, add_seat_ids; of a confirm: those whose version counts */
     struct seat_list drop;  /* remove_seat_ids */
     struct area_list areas;
+    struct uuid_list holds;
     int64_t ttl_s;
     int64_t seconds;
     bool has_seed_names; /* showId or showSeatIds: the server makes the cart token */
@@ -42,10 +50,12 @@ enum field_type {
     FIELD_PROSE,    /* struct slice: 0..max characters; lines are fine */
     FIELD_EMAIL,    /* struct slice */
     FIELD_SOURCE,   /* struct slice: web, scanner or offline_sync */
+    FIELD_VERDICT,  /* struct slice: succeeded or failed */
     FIELD_INT,      /* int64_t: min..max */
     FIELD_SEAT_IDS, /* struct seat_list */
     FIELD_VERSIONS, /* struct seat_list from {seat: version} */
-    FIELD_AREAS     /* struct area_list; quantities min..max */
+    FIELD_AREAS,    /* struct area_list; quantities min..max */
+    FIELD_HOLD_IDS  /* struct uuid_list */
 };
 
 struct field_spec {

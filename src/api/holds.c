@@ -10,13 +10,10 @@
 #include "api_internal.h"
 #include "hold_json.h"
 #include "hold_request.h"
-#include "idempotency.h"
-#include "holdfast/metrics.h"
+#include "op_call.h"
 
 #define CART_TOKEN_MAX 255
 #define EMAIL_MAX      254
-#define REASON_MAX     255
-#define NOTES_MAX      2000
 #define SECONDS_MAX    (366 * 86400) /* what is longer than max_hold is clamped or refused later */
 
 #define AT(member)     offsetof(struct hold_request, member)
@@ -24,96 +21,10 @@
 
 /* --- from the op to the answer -------------------------------------------------- */
 
-/* The seats and areas that were refused, in request order. NULL when there is none, or no memory.
- */
-static struct seat_error *
-refused_seats(struct arena *arena, const struct op *op, int *count)
-{
-    int max = op->seat_count + op->drop_count;
-    struct seat_error *seats = max > 0 ? arena_alloc(arena, (size_t)max * sizeof(*seats)) : NULL;
-
-    *count = 0;
-    if (seats == NULL)
-        return NULL;
-    for (int i = 0; i < max; i++) {
-        const struct op_seat *seat =
-            i < op->seat_count ? &op->seats[i] : &op->drop[i - op->seat_count];
-        if (seat->code != HF_OK)
-            seats[(*count)++] = (struct seat_error){ seat->id, seat->code };
-    }
-    return seats;
-}
-
-static struct seat_error *
-refused_areas(struct arena *arena, const struct op *op, int *count)
-{
-    int max = op->area_count;
-    struct seat_error *areas = max > 0 ? arena_alloc(arena, (size_t)max * sizeof(*areas)) : NULL;
-
-    *count = 0;
-    if (areas == NULL)
-        return NULL;
-    for (int i = 0; i < max; i++) {
-        if (op->areas[i].code != HF_OK)
-            areas[(*count)++] = (struct seat_error){ op->areas[i].id, op->areas[i].code };
-    }
-    return areas;
-}
-
 static void
-write_refusal(struct api_call *call, struct op *op)
+write_hold(struct json_writer *w, const void *hold)
 {
-    struct problem problem = {
-        .detail = op->detail,
-        .retry_after_s = op->retry_after_s,
-        .tier = &op->tier,
-    };
-    struct field_error error = { SLICE_EMPTY, status_text(op->status), 0 };
-
-    problem.seats = refused_seats(&call->arena, op, &problem.seat_count);
-    problem.areas = refused_areas(&call->arena, op, &problem.area_count);
-    if (op->field != NULL) {
-        error.field = slice_of(op->field);
-        if (op->detail[0] != '\0')
-            error.reason = op->detail;
-        problem.errors = &error;
-        problem.error_count = 1;
-    }
-    call->answered = op->status;
-    reply_problem(call->exchange, op->status, &problem);
-}
-
-static void
-write_location(struct http_reply *reply, const struct uuid *hold_id)
-{
-    char text[UUID_TEXT_BYTES];
-
-    uuid_format(hold_id, text);
-    buf_append_text(&reply->headers, "Location: /api/holds/");
-    buf_append_text(&reply->headers, text);
-    buf_append(&reply->headers, "\r\n", 2);
-}
-
-static void
-write_hold(struct api_call *call, struct op *op)
-{
-    struct http_reply *reply = &call->exchange->reply;
-    bool is_new = op->status == HF_CREATED;
-    struct json_writer w;
-
-    call->answered = is_new ? HF_CREATED : HF_OK;
-    reply_clear(reply);
-    reply->status = is_new ? 201 : 200;
-    reply->content_type = TYPE_JSON;
-    if (is_new)
-        write_location(reply, &op->hold->hold_id);
-    json_writer_init(&w, &reply->body);
-    hold_json_write(&w, op->hold);
-    if (reply->body.failed) {
-        /* It took effect; what couldn't be told now is told to a repetition. */
-        call->answered = HF_OUTCOME_UNKNOWN;
-        reply_problem(call->exchange, HF_OUTCOME_UNKNOWN, NULL);
-    }
+    hold_json_write(w, hold);
 }
 
 static void
@@ -122,100 +33,19 @@ hold_finish(struct op *op)
     bool is_done = op->status == HF_OK || op->status == HF_CREATED;
 
     hf_assert(!is_done || op->hold != NULL);
-    if (is_done)
-        write_hold(op->context, op);
-    else
-        write_refusal(op->context, op);
+    if (!is_done) {
+        op_write_refusal(op->context, op);
+        return;
+    }
+    op_write_json(op->context, op->status, write_hold, op->hold);
+    if (op->status == HF_CREATED)
+        op_write_location(op->context, "/api/holds/", &op->hold->hold_id);
 }
 
-static void
-hold_send(struct op *op)
-{
-    struct api_call *call = op->context;
-
-    arena_fini(&op->arena); /* the engine's own; the op itself lives in the call's */
-    respond_send(call);
-}
-
-/* --- before the body is read -------------------------------------------------------- */
-
-/*
- * A change that the store has no time for is refused before anything is read or made for it. It
- * comes behind the limits, the token (401, 403) and the ids of the path, all of which cost less
- * than an answer, and before what the body says (400).
- *
- * Holding doesn't ask this first: "taken" from memory costs no more than a refusal here, and it is
- * final, while who is told to come again will. The engine asks when memory can't refuse.
- */
-static bool
-is_admitted(struct api_call *call)
-{
-    int32_t retry_after_s;
-    enum hf_status status =
-        engine_admits(call->api->node->engine, call->deadline, mono_now(), &retry_after_s);
-
-    if (status == HF_OK)
-        return true;
-    if (status == HF_OVERLOADED)
-        metric_add(METRIC_OVERLOADED_TOTAL, 1);
-    respond_problem(call, status, &(struct problem){ .retry_after_s = retry_after_s });
-    return false;
-}
-
-/* --- from the call to the op ------------------------------------------------------ */
-
-/* NULL: no memory; the call is answered. */
 static struct op *
-op_of_call(struct api_call *call, enum op_kind kind)
+hold_op(struct api_call *call, enum op_kind kind)
 {
-    struct op *op = arena_alloc(&call->arena, sizeof(*op));
-    if (op == NULL) {
-        respond_refusal(call, HF_OVERLOADED, NULL);
-        return NULL;
-    }
-    op->kind = kind;
-    op->org = call_org(call);
-    op->user = op->actor = call_user(call);
-    op->privileged = call_is_privileged(call);
-    op->request_id = slice_of(call->exchange->request.request_id);
-    op->event = op->cart_token = op->source = op->customer_email = SLICE_EMPTY;
-    op->notes = op->to_user = SLICE_EMPTY;
-    op->hold_id = call->hold_id;
-    op->received = call->exchange->request.received;
-    op->deadline = call->deadline;
-    op->context = call;
-    op->finish = hold_finish;
-    op->send = hold_send;
-    op->answer = idempotency_answer;
-    op->replay = idempotency_replay;
-    return op;
-}
-
-static void
-submit(struct api_call *call, struct op *op)
-{
-    if (!idempotency_hand_over(call, op))
-        respond_refusal(call, HF_OVERLOADED, NULL);
-    else
-        engine_submit(call->api->node->engine, op);
-}
-
-/* A user may name only itself; agent, service and admin act for the one they name. */
-static bool
-take_user(struct api_call *call, struct op *op, struct slice named, const char *field)
-{
-    if (named.len == 0 || slice_equal(named, op->user))
-        return true;
-    if (op->privileged) {
-        op->user = named;
-        return true;
-    }
-    struct field_error error = { slice_of(field), "names another user", 0 };
-    respond_problem(call, HF_FORBIDDEN,
-                    &(struct problem){ .detail = "Only agent, service and admin act for others.",
-                                       .errors = &error,
-                                       .error_count = 1 });
-    return false;
+    return op_of_call(call, kind, hold_finish);
 }
 
 /* --- POST /api/holds, POST /api/events/{event}/seats/{seat}/hold --------------------- */
@@ -299,9 +129,9 @@ ttl_is_allowed(struct api_call *call, const struct hold_request *request)
 static void
 submit_hold(struct api_call *call, const struct hold_request *request)
 {
-    struct op *op = op_of_call(call, OP_HOLD);
+    struct op *op = hold_op(call, OP_HOLD);
 
-    if (op == NULL || !take_user(call, op, request->user, "user_id") ||
+    if (op == NULL || !op_take_user(call, op, request->user, "user_id") ||
         !ttl_is_allowed(call, request))
         return;
     op->event = request->event;
@@ -315,7 +145,7 @@ submit_hold(struct api_call *call, const struct hold_request *request)
     if (request->customer_email.len > 0)
         op->customer_email = request->customer_email;
     op->seconds = (int32_t)request->ttl_s;
-    submit(call, op);
+    op_submit(call, op);
 }
 
 void
@@ -362,14 +192,14 @@ hold_patch(struct api *api, struct api_call *call)
     struct hold_request request;
 
     (void)api;
-    if (!is_admitted(call) || !hold_request_read(call, &patch_body, &request))
+    if (!op_is_admitted(call) || !hold_request_read(call, &patch_body, &request))
         return;
     if (request.seats.count + request.drop.count + request.areas.count == 0) {
         respond_refusal(call, HF_MISSING_FIELD,
                         "One of add_seat_ids, remove_seat_ids, areas is needed.");
         return;
     }
-    struct op *op = op_of_call(call, OP_PATCH);
+    struct op *op = hold_op(call, OP_PATCH);
     if (op == NULL)
         return;
     op->seats = request.seats.items;
@@ -379,7 +209,7 @@ hold_patch(struct api *api, struct api_call *call)
     op->areas = request.areas.items;
     op->area_count = request.areas.count;
     op->reason = "user_cancelled";
-    submit(call, op);
+    op_submit(call, op);
 }
 
 /* --- extend, transfer, confirm ---------------------------------------------------------- */
@@ -396,11 +226,11 @@ hold_extend(struct api *api, struct api_call *call)
     struct op *op;
 
     (void)api;
-    if (!is_admitted(call) || !hold_request_read(call, &extend_body, &request) ||
-        (op = op_of_call(call, OP_EXTEND)) == NULL)
+    if (!op_is_admitted(call) || !hold_request_read(call, &extend_body, &request) ||
+        (op = hold_op(call, OP_EXTEND)) == NULL)
         return;
     op->seconds = (int32_t)request.seconds;
-    submit(call, op);
+    op_submit(call, op);
 }
 
 static const struct field_spec transfer_fields[] = {
@@ -415,11 +245,11 @@ hold_transfer(struct api *api, struct api_call *call)
     struct op *op;
 
     (void)api;
-    if (!is_admitted(call) || !hold_request_read(call, &transfer_body, &request) ||
-        (op = op_of_call(call, OP_TRANSFER)) == NULL)
+    if (!op_is_admitted(call) || !hold_request_read(call, &transfer_body, &request) ||
+        (op = hold_op(call, OP_TRANSFER)) == NULL)
         return;
     op->to_user = request.to_user;
-    submit(call, op);
+    op_submit(call, op);
 }
 
 static const struct field_spec confirm_fields[] = {
@@ -435,59 +265,25 @@ hold_confirm(struct api *api, struct api_call *call)
     struct op *op;
 
     (void)api;
-    if (!is_admitted(call) || !hold_request_read(call, &confirm_body, &request) ||
-        (op = op_of_call(call, OP_CONFIRM)) == NULL ||
-        !take_user(call, op, request.user, "passengerId"))
+    if (!op_is_admitted(call) || !hold_request_read(call, &confirm_body, &request) ||
+        (op = hold_op(call, OP_CONFIRM)) == NULL ||
+        !op_take_user(call, op, request.user, "passengerId"))
         return;
     op->seats = request.seats.items;
     op->seat_count = request.seats.count;
-    submit(call, op);
+    op_submit(call, op);
 }
 
 /* --- DELETE /api/holds/{hold}, /api/holds/{hold}/seats/{seat} ------------------------------ */
-
-static const struct field_spec release_fields[] = {
-    { "reason", FIELD_PROSE, AT(reason), 0, REASON_MAX, false, false },
-    { "notes", FIELD_PROSE, AT(notes), 0, NOTES_MAX, false, false },
-};
-static const struct body_spec release_body = { true, release_fields, COUNT(release_fields) };
-
-/* A client's own reason is kept with the notes; the hold's reason is one of a fixed list. */
-static bool
-join_notes(struct api_call *call, const struct hold_request *request, struct slice *notes)
-{
-    static const char between[] = ": ";
-    size_t between_len = sizeof(between) - 1;
-
-    *notes = request->notes.len > 0 ? request->notes : request->reason;
-    if (request->notes.len == 0 || request->reason.len == 0) {
-        if (notes->ptr == NULL)
-            *notes = SLICE_EMPTY;
-        return true;
-    }
-    size_t len = request->reason.len + between_len + request->notes.len;
-    char *joined = arena_alloc(&call->arena, len);
-    if (joined == NULL) {
-        respond_refusal(call, HF_OVERLOADED, NULL);
-        return false;
-    }
-    memcpy(joined, request->reason.ptr, request->reason.len);
-    memcpy(joined + request->reason.len, between, between_len);
-    memcpy(joined + request->reason.len + between_len, request->notes.ptr, request->notes.len);
-    *notes = (struct slice){ joined, len };
-    return true;
-}
 
 /* NULL: refused, and the call is gone. */
 static struct op *
 release_op(struct api_call *call, enum op_kind kind)
 {
-    struct hold_request request;
     struct slice notes;
     struct op *op;
 
-    if (!is_admitted(call) || !hold_request_read(call, &release_body, &request) ||
-        !join_notes(call, &request, &notes) || (op = op_of_call(call, kind)) == NULL)
+    if (!op_is_admitted(call) || !op_read_notes(call, &notes) || (op = hold_op(call, kind)) == NULL)
         return NULL;
     op->notes = notes;
     op->reason = "user_cancelled";
@@ -501,7 +297,7 @@ hold_delete(struct api *api, struct api_call *call)
 
     (void)api;
     if (op != NULL)
-        submit(call, op);
+        op_submit(call, op);
 }
 
 void
@@ -519,5 +315,5 @@ hold_seat_delete(struct api *api, struct api_call *call)
     }
     op->drop[0] = (struct op_seat){ .id = call->seat, .expect_version = -1 };
     op->drop_count = 1;
-    submit(call, op);
+    op_submit(call, op);
 }

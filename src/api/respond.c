@@ -210,8 +210,8 @@ respond_send(struct api_call *call)
 }
 
 /* An answer that a key waits for goes through the engine, which keeps it, then sends. */
-static void
-keep_and_send(struct api_call *call)
+void
+respond_ready(struct api_call *call)
 {
     if (call->key_state == KEY_OPEN && idempotency_is_kept(call->answered))
         idempotency_keep(call);
@@ -255,7 +255,7 @@ respond_body(struct api_call *call, int http_status, const char *content_type, s
     reply->body = *body;
     *body = (struct buf){ 0 };
     call->answered = status_of_answer(http_status);
-    keep_and_send(call);
+    respond_ready(call);
 }
 
 void
@@ -336,7 +336,7 @@ respond_no_body(struct api_call *call, int http_status)
     call->exchange->reply.status = http_status;
     call->exchange->reply.content_type = NULL;
     call->answered = status_of_answer(http_status);
-    keep_and_send(call);
+    respond_ready(call);
 }
 
 void
@@ -363,7 +363,7 @@ respond_problem(struct api_call *call, enum hf_status status, const struct probl
 {
     reply_problem(call->exchange, status, problem);
     call->answered = status;
-    keep_and_send(call);
+    respond_ready(call);
 }
 
 void

@@ -46,6 +46,8 @@ void respond_shared(struct api_call *call, const char *content_type, struct http
 struct desk_tools;
 void respond_stream(struct api_call *call, struct desk_tools *tools,
                     enum hf_status (*begin)(struct api_call *call, struct desk_tools *tools));
+/* The reply is written already, and call->answered says what it is. */
+void respond_ready(struct api_call *call);
 /* No body at all: 304, 204. */
 void respond_no_body(struct api_call *call, int http_status);
 

@@ -1,6 +1,6 @@
 /*
- * sweep.c - what is left behind: holds of dead nodes, ids of old transactions, old answers,
- * tickets.
+ * sweep.c - what is left behind: holds of dead nodes, payments past their time, ids of old
+ * transactions, old answers, tickets.
  *
  * Every node sweeps, so that the work of a dead one is done by whoever comes first; each
  * hold is expired under its own lock, so two sweepers do no harm. A sweep takes a bounded number
@@ -10,10 +10,12 @@
 
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
+#include "holdfast/payments.h"
 #include "upkeep_internal.h"
 
 #define REAP_LINES   1000
 #define REAP_OVER_US (500 * (int64_t)TIME_US_PER_MS) /* who has the timer is given that long */
+#define DUE_INTENTS  100
 #define PURGE_ROWS   5000
 #define BATCHES_KEEP_US                                                                            \
     (3600 * (int64_t)TIME_US_PER_S) /* far longer than an outcome can be lost                      \
@@ -25,9 +27,8 @@ statement_deadline(void)
     return (struct mono_time){ mono_now().us + UPKEEP_STATEMENT_US };
 }
 
-/* NULL: it failed; another sweep comes. */
-static struct pg_result *
-run(struct upkeep *upkeep, enum pg_statement statement, const struct pg_params *params)
+struct pg_result *
+upkeep_run(struct upkeep *upkeep, enum pg_statement statement, const struct pg_params *params)
 {
     struct pg_result *rows = NULL;
 
@@ -64,7 +65,7 @@ sweep_holds(struct upkeep *upkeep)
     pg_param_int8(&params, REAP_OVER_US);
     pg_param_int4(&params, REAP_LINES);
     atomic_store(&upkeep->swept_us, mono_now().us);
-    struct pg_result *rows = run(upkeep, STATEMENT_REAP_HOLDS, &params);
+    struct pg_result *rows = upkeep_run(upkeep, STATEMENT_REAP_HOLDS, &params);
     if (rows == NULL)
         return false;
     atomic_store(&upkeep->reaping, 1 + pg_rows(rows)); /* 1: this loop */
@@ -77,6 +78,40 @@ sweep_holds(struct upkeep *upkeep)
     pg_result_free(&rows);
     sweep_part_is_over(upkeep);
     return lines >= REAP_LINES;
+}
+
+/* A row of take_due_intents; the slices live as long as rows. */
+static struct payment
+due_payment(const struct pg_result *rows, int row)
+{
+    return (struct payment){
+        .org = pg_get_text(rows, row, 0),
+        .event = pg_get_text(rows, row, 1),
+        .user = pg_get_text(rows, row, 2),
+        .intent_id = pg_get_uuid(rows, row, 3),
+        .amount = pg_get_int(rows, row, 4),
+        .currency = pg_get_text(rows, row, 5),
+        .method = pg_get_text(rows, row, 7),
+    };
+}
+
+/* Whoever charged may be dead, or have lost the answer: what isn't settled here is due again. */
+bool
+sweep_intents(struct upkeep *upkeep)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_param_int4(&params, DUE_INTENTS);
+    struct pg_result *rows = upkeep_run(upkeep, STATEMENT_TAKE_DUE_INTENTS, &params);
+    int count = rows != NULL ? pg_rows(rows) : 0;
+    for (int row = 0; row < count; row++) {
+        struct payment payment = due_payment(rows, row);
+        payments_ask(upkeep->node->payments, pg_get_text(rows, row, 6), &payment,
+                     pg_get_bool(rows, row, 8));
+    }
+    pg_result_free(&rows);
+    return count == DUE_INTENTS;
 }
 
 static bool
@@ -112,7 +147,7 @@ sweep_batches(struct upkeep *upkeep)
     pg_params_init(&params);
     pg_param_uuid(&params, &floor);
     pg_param_int4(&params, PURGE_ROWS);
-    return purged_all_it_may(run(upkeep, STATEMENT_PURGE_BATCHES, &params));
+    return purged_all_it_may(upkeep_run(upkeep, STATEMENT_PURGE_BATCHES, &params));
 }
 
 bool
@@ -122,7 +157,18 @@ sweep_tickets(struct upkeep *upkeep)
 
     pg_params_init(&params);
     pg_param_int4(&params, PURGE_ROWS);
-    return purged_all_it_may(run(upkeep, STATEMENT_PURGE_STREAM_TICKETS, &params));
+    return purged_all_it_may(upkeep_run(upkeep, STATEMENT_PURGE_STREAM_TICKETS, &params));
+}
+
+bool
+sweep_deliveries(struct upkeep *upkeep)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_param_int8(&params, upkeep->node->config->payment_deliveries_keep);
+    pg_param_int4(&params, PURGE_ROWS);
+    return purged_all_it_may(upkeep_run(upkeep, STATEMENT_PURGE_PAYMENT_DELIVERIES, &params));
 }
 
 bool
@@ -133,5 +179,5 @@ sweep_keys(struct upkeep *upkeep)
     pg_params_init(&params);
     pg_param_int8(&params, upkeep->node->config->idempotency_keep);
     pg_param_int4(&params, PURGE_ROWS);
-    return purged_all_it_may(run(upkeep, STATEMENT_PURGE_IDEMPOTENCY_KEYS, &params));
+    return purged_all_it_may(upkeep_run(upkeep, STATEMENT_PURGE_IDEMPOTENCY_KEYS, &params));
 }

@@ -18,7 +18,10 @@
 #define CLOCK_US     (250 * (int64_t)TIME_US_PER_MS)
 #define REPLAN_US                                                                                  \
     (10 * (int64_t)TIME_US_PER_S) /* plans made on small tables are ruinous on large ones */
+#define RETRY_LOOK_US  (250 * (int64_t)TIME_US_PER_MS)
 #define PURGE_US       (60 * (int64_t)TIME_US_PER_S)
+#define INTENTS_US     (1 * (int64_t)TIME_US_PER_S)
+#define AUDIT_US       (10 * (int64_t)TIME_US_PER_S)
 #define AT_ONCE_US     (200 * (int64_t)TIME_US_PER_MS) /* when a bounded sweep left something */
 #define EXPIRY_LOOK_US (2 * TIME_US_PER_MS)
 #define STACK_BYTES    (256 * 1024)
@@ -57,12 +60,20 @@ sweep(struct upkeep *upkeep)
 
     if (mono_is_due(&upkeep->reap_due, reap_us) && sweep_holds(upkeep) && reap_us > AT_ONCE_US)
         upkeep->reap_due.us = mono_now().us + AT_ONCE_US;
+    if (mono_is_due(&upkeep->intents_due, INTENTS_US) && sweep_intents(upkeep))
+        upkeep->intents_due.us = mono_now().us + AT_ONCE_US;
     if (mono_is_due(&upkeep->batches_due, PURGE_US) && sweep_batches(upkeep))
         upkeep->batches_due.us = mono_now().us + AT_ONCE_US;
     if (mono_is_due(&upkeep->keys_due, PURGE_US) && sweep_keys(upkeep))
         upkeep->keys_due.us = mono_now().us + AT_ONCE_US;
     if (mono_is_due(&upkeep->tickets_due, PURGE_US) && sweep_tickets(upkeep))
         upkeep->tickets_due.us = mono_now().us + AT_ONCE_US;
+    if (mono_is_due(&upkeep->deliveries_due, PURGE_US) && sweep_deliveries(upkeep))
+        upkeep->deliveries_due.us = mono_now().us + AT_ONCE_US;
+    if (mono_is_due(&upkeep->audit_due, AUDIT_US))
+        audit_log_tend(upkeep);
+    if (mono_is_due(&upkeep->retry_due, RETRY_LOOK_US) && deliveries_retry(upkeep))
+        upkeep->retry_due.us = mono_now().us + TURN_US;
 }
 
 static void
@@ -141,6 +152,7 @@ upkeep_new(struct node *node)
     upkeep->batches_due.us = mono_now().us + PURGE_US;
     upkeep->keys_due.us = mono_now().us + PURGE_US;
     upkeep->tickets_due.us = mono_now().us + PURGE_US;
+    upkeep->deliveries_due.us = mono_now().us + PURGE_US;
     upkeep->replan_due.us = mono_now().us + REPLAN_US;
     return upkeep;
 }
@@ -175,9 +187,10 @@ upkeep_start(struct upkeep *upkeep)
 
 /* Each comes back: at the latest when its deadline has passed. */
 static void
-wait_for_expiries(struct upkeep *upkeep)
+wait_for_ops(struct upkeep *upkeep)
 {
-    while (atomic_load(&upkeep->expiring) > 0)
+    while (atomic_load(&upkeep->expiring) > 0 || atomic_load(&upkeep->retrying) > 0 ||
+           atomic_load(&upkeep->tending))
         sleep_us(EXPIRY_LOOK_US);
 }
 
@@ -199,7 +212,7 @@ upkeep_stop(struct upkeep **upkeep)
     pthread_cond_signal(&self->wake);
     lock_drop(&self->lock);
     thread_join(&self->thread);
-    wait_for_expiries(self);
+    wait_for_ops(self);
     if (is_quiet(self->node))
         presence_leave(self);
     upkeep_free(self);

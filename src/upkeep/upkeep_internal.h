@@ -4,15 +4,20 @@
  * upkeep.c      the thread: what is due when
  * presence.c    this node in the table of living nodes
  * expiry.c      from timers that fired to OP_EXPIRE and back
- * sweep.c       holds that nobody expired; batch ids and answers that are old
+ * deliveries.c  webhooks of payment providers that we failed to process
+ * sweep.c       holds that nobody expired, payments past their time; batch ids and answers that
+ *               are old
+ * audit_log.c   the audit log's months: made ahead, dropped, summarized
  * warm_start.c  the hot table before the first request
  */
 #ifndef HOLDFAST_UPKEEP_INTERNAL_H
 #define HOLDFAST_UPKEEP_INTERNAL_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "holdfast/cold.h"
+#include "holdfast/desk.h"
 #include "holdfast/engine.h"
 #include "holdfast/lock.h"
 #include "holdfast/thread.h"
@@ -33,13 +38,17 @@ struct upkeep {
     /* the thread's own */
     int64_t incarnation;
     bool name_is_lost; /* another one has it, and that was told */
-    struct mono_time heartbeat_due, clock_due, reap_due, batches_due, keys_due, tickets_due, replan_due;
-    struct hot_due *due; /* room for DUE_AT_ONCE */
+    struct mono_time heartbeat_due, clock_due, reap_due, intents_due, batches_due, keys_due,
+        tickets_due, deliveries_due, retry_due, audit_due, replan_due;
+    struct hot_due *due;       /* room for DUE_AT_ONCE */
+    struct desk_job audit_job; /* the desk's while `tending` */
 
     /* atomic, any thread */
     _Atomic int64_t expiring; /* expiries that were handed out and have not come back */
     _Atomic int64_t reaping;  /* those of the sweep that is under way */
     _Atomic int64_t swept_us; /* when it began */
+    _Atomic bool tending;     /* the desk has audit_job */
+    _Atomic int64_t retrying; /* deliveries of payment providers that were handed out */
 };
 
 /* --- presence.c -------------------------------------------------------------- */
@@ -61,15 +70,30 @@ void expiry_submit(struct upkeep *upkeep, struct slice org, struct slice event,
 /* Which of due[0..count) is the first of its hold; the others are marked false. */
 void expiry_first_of_hold(const struct hot_due *due, int count, bool *first);
 
+/* --- deliveries.c ---------------------------------------------------------------- */
+
+/* Tries again what a payment provider told and we failed to process. True: there is more. */
+bool deliveries_retry(struct upkeep *upkeep);
+
+/* --- audit_log.c ------------------------------------------------------------------ */
+
+/* Has the desk look after the audit log, unless it is at it. */
+void audit_log_tend(struct upkeep *upkeep);
+
 /* --- sweep.c --------------------------------------------------------------------- */
 
 /* Each returns true when there is more to do at once. */
 bool sweep_holds(struct upkeep *upkeep);
+bool sweep_intents(struct upkeep *upkeep);
 bool sweep_batches(struct upkeep *upkeep);
 bool sweep_keys(struct upkeep *upkeep);
 bool sweep_tickets(struct upkeep *upkeep);
+bool sweep_deliveries(struct upkeep *upkeep);
 /* One of the holds of a sweep has come back. */
 void sweep_part_is_over(struct upkeep *upkeep);
+/* Runs one statement. NULL: it failed, and another turn comes. */
+struct pg_result *upkeep_run(struct upkeep *upkeep, enum pg_statement statement,
+                             const struct pg_params *params);
 /* The least UUIDv7 of a time. */
 struct uuid uuid_v7_floor(struct db_time time);
 

@@ -369,6 +369,10 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
         return node_leave(call);
     case STATEMENT_READ_CLOCK:
         return one_number(store_now());
+    case STATEMENT_TAKE_DUE_INTENTS: /* nobody pays */
+    case STATEMENT_TAKE_PAYMENT_DELIVERIES:
+        return rows_new(1);
+    case STATEMENT_PURGE_PAYMENT_DELIVERIES:
     case STATEMENT_LOCK_AREAS:    /* there are none */
     case STATEMENT_PURGE_BATCHES: /* an hour is longer than a seed */
     case STATEMENT_PURGE_IDEMPOTENCY_KEYS:
