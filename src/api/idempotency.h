@@ -47,6 +47,13 @@ HF_MUST_CHECK enum hf_status idempotency_tx_run(struct api_call *call, struct pg
                                                 void *context);
 
 /*
+ * For work that is no one transaction, and must not be done twice: whether it was answered before.
+ * HF_OK: it wasn't; respond keeps its answer. Otherwise as idempotency_tx_run. A first request that
+ * still runs is not seen.
+ */
+HF_MUST_CHECK enum hf_status idempotency_look_up(struct api_call *call, struct pg *pg);
+
+/*
  * The last thing of such a body: keeps the answer that the call will get if this commits
  * (content_type is TYPE_JSON). Nothing without a key. The answer must then be sent as it
  * was kept. HF_OK, or what the body returns.

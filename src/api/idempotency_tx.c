@@ -188,6 +188,25 @@ idempotency_tx_run(struct api_call *call, struct pg *pg, tx_body *body, void *co
     return status;
 }
 
+static enum hf_status
+nothing(struct pg *pg, void *context)
+{
+    (void)pg;
+    (void)context;
+    return HF_OK;
+}
+
+enum hf_status
+idempotency_look_up(struct api_call *call, struct pg *pg)
+{
+    if (call->key_state != KEY_OPEN)
+        return HF_OK;
+    enum hf_status status = idempotency_tx_run(call, pg, nothing, NULL);
+    if (status == HF_OK)
+        call->key_state = KEY_OPEN;
+    return status;
+}
+
 enum hf_status
 idempotency_store(struct api_call *call, struct pg *pg, int http_status, const struct buf *answer)
 {

@@ -298,6 +298,7 @@ engine_answer(struct engine *engine, struct op *op)
     hf_assert(op->claim_next == 0);
     engine_finish(engine, op);
     count_outcome(op);
+    count_release(op);
     op->send(op); /* the op is gone */
     atomic_fetch_sub(&engine->outstanding, 1);
 }
