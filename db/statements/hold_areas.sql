@@ -7,7 +7,7 @@
 -- $5 to $17: of the hold, as in hold_seats
 -- $18 int4[] quantity
 -- $19 bool[] the hold is of areas only: an active one of the same user, cart and quantities is the answer
--- $20 text[] client's address   $21 text[] user agent
+-- $20 text[] client's address
 --
 -- Columns: pos, ord, code, taken, hold, until, price, version, born, now, held, sold (of the area).
 -- code: ok | same (hold: the one that exists) | stale | event_not_found | event_closed |
@@ -18,9 +18,9 @@ WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[],
         $7::text[], $8::int4[], $9::text[], $10::int8[], $11::bool[], $12::text[], $13::text[],
         $14::text[], $15::int4[], $16::timestamptz[], $17::timestamptz[], $18::int4[], $19::bool[],
-        $20::text[], $21::text[])
+        $20::text[])
     WITH ORDINALITY AS u(ord, org, event, area, hold, usr, cart, ttl, source, ver, privileged,
-        email, actor, rid, line, until, born, quantity, look, ip, agent, pos)),
+        email, actor, rid, line, until, born, quantity, look, ip, pos)),
 ev AS MATERIALIZED (
     SELECT e.* FROM (SELECT DISTINCT org, event FROM req) d
     JOIN events e ON e.org_id = d.org AND e.event_id = d.event),
@@ -100,8 +100,8 @@ ins AS (
     RETURNING 1),
 aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, quantity, org_id, event_id, area_id,
-        user_id, actor, request_id, client_ip, user_agent)
-    SELECT now, made_version, hold, ends, 'seat_held'::audit_action, quantity, org, event, area, usr, actor, rid, ip, agent
+        user_id, actor, request_id, client_ip)
+    SELECT now, made_version, hold, ends, 'seat_held'::audit_action, quantity, org, event, area, usr, actor, rid, ip
     FROM made
     RETURNING 1),
 kept AS MATERIALIZED (

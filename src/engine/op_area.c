@@ -17,7 +17,6 @@ send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int
     struct pg_array *quantity = worker_array(batch->worker, HOLD_COLUMNS, PG_INT4);
     struct pg_array *look = worker_array(batch->worker, HOLD_COLUMNS + 1, PG_BOOL);
     struct pg_array *ip = worker_array(batch->worker, HOLD_COLUMNS + 2, PG_TEXT);
-    struct pg_array *agent = worker_array(batch->worker, HOLD_COLUMNS + 3, PG_TEXT);
     struct pg_params params;
     int row = 0;
 
@@ -37,7 +36,6 @@ send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int
             pg_array_int(quantity, area->quantity);
             pg_array_bool(look, growth == NULL && op->kind == OP_HOLD && op->seat_count == 0);
             worker_array_text(ip, op->client_ip);
-            worker_array_text(agent, op->user_agent);
             row++;
         }
         if (!op->solo)
@@ -48,7 +46,6 @@ send_hold_areas(struct batch *batch, const struct hold_growth *growth, const int
     pg_param_array(&params, quantity);
     pg_param_array(&params, look);
     pg_param_array(&params, ip);
-    pg_param_array(&params, agent);
     pg_tx_send(batch->worker->pg, STATEMENT_HOLD_AREAS, &params);
 }
 

@@ -91,7 +91,6 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
     struct pg_array *columns[HOLD_COLUMNS];
     struct pg_array *first = worker_array(batch->worker, HOLD_COLUMNS, PG_BOOL);
     struct pg_array *ip = worker_array(batch->worker, HOLD_COLUMNS + 1, PG_TEXT);
-    struct pg_array *agent = worker_array(batch->worker, HOLD_COLUMNS + 2, PG_TEXT);
     struct pg_params params;
     int row = 0;
 
@@ -109,7 +108,6 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
             hold_columns_add(columns, op, i, seat, line++, growth);
             pg_array_bool(first, is_first(batch, i, seat));
             worker_array_text(ip, op->client_ip);
-            worker_array_text(agent, op->user_agent);
             row++;
         }
         op->row_end = row;
@@ -118,7 +116,6 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
         pg_param_array(&params, columns[i]);
     pg_param_array(&params, first);
     pg_param_array(&params, ip);
-    pg_param_array(&params, agent);
     pg_tx_send(batch->worker->pg, STATEMENT_HOLD_SEATS, &params);
 }
 

@@ -1,0 +1,217 @@
+/*
+ * audit_search.c - looks for audit entries in stretches of time, the newest first.
+ *
+ * The indexes say which blocks may have what fits, not in which order (0004_audit.sql); and what
+ * is asked for may be rare, common, or have been common once. So:
+ *
+ *   a window   is looked at up to LOOK_MAX rows that fit. Fewer: these are all, in order. Else it
+ *              held too many: a part of it, from its newer end, is tried.
+ *   the first  is an hour. Then all that is left, which is quick for what is rare. If that holds
+ *              too many, windows grow from the newest on.
+ *
+ * All in one snapshot, so that no entry is given twice or left out between two windows. A page that
+ * has more windows than parts is cut short; the next one goes on behind it.
+ */
+#include "audit_search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "holdfast/clock.h"
+
+#define LOOK_MAX    2000
+#define WINDOW_US   (3600 * (int64_t)TIME_US_PER_S)
+#define WINDOW_STEP 8
+#define WINDOW_LEAST_US                                                                            \
+    TIME_US_PER_MS /* no narrower one: all that it holds is sorted, one import's rows, say */
+#define WINDOW_ALL_US INT64_MAX
+#define NUMBER_BYTES  24
+
+struct search {
+    struct pg *pg;
+    const struct audit_question *question;
+    struct mono_time deadline;
+    struct audit_found *found;
+    struct audit_place before; /* what is newer has been looked at */
+    int64_t window_us;
+    bool tried_all;
+};
+
+/* Text parameters end with a NUL. */
+enum {
+    P_ORG,
+    P_EVENT,
+    P_SEAT,
+    P_HOLD,
+    P_USER,
+    P_ACTION,
+    P_FROM,
+    P_UNTIL,
+    P_ID,
+    P_LOOK,
+    P_LIMIT,
+    P_COUNT
+};
+
+struct find_params {
+    const char *values[P_COUNT];
+    char texts[P_ACTION + 1][ID_BYTES_MAX + 1];
+    char numbers[P_COUNT - P_FROM][NUMBER_BYTES];
+};
+
+static void
+set_text(struct find_params *params, int at, struct slice text)
+{
+    hf_assert(text.len <= ID_BYTES_MAX);
+    snprintf(params->texts[at], sizeof(params->texts[at]), "%.*s", SLICE_ARG(text));
+    params->values[at] = text.len > 0 ? params->texts[at] : NULL;
+}
+
+static void
+set_number(struct find_params *params, int at, int64_t number)
+{
+    snprintf(params->numbers[at - P_FROM], NUMBER_BYTES, "%" PRId64, number);
+    params->values[at] = params->numbers[at - P_FROM];
+}
+
+/* One more than is wanted tells whether there is more. */
+static int
+still_wanted(const struct search *search)
+{
+    return search->question->limit + 1 - search->found->count;
+}
+
+static void
+fill_params(const struct search *search, int64_t from_us, struct find_params *params)
+{
+    const struct audit_question *q = search->question;
+
+    set_text(params, P_ORG, q->org);
+    set_text(params, P_EVENT, q->event);
+    set_text(params, P_SEAT, q->seat);
+    set_text(params, P_HOLD, q->hold);
+    set_text(params, P_USER, q->user);
+    set_text(params, P_ACTION, q->action);
+    set_number(params, P_FROM, from_us);
+    set_number(params, P_UNTIL, search->before.at_us);
+    set_number(params, P_ID, search->before.id);
+    set_number(params, P_LOOK, LOOK_MAX);
+    if (search->window_us <= WINDOW_LEAST_US)
+        params->values[P_LOOK] = NULL;
+    set_number(params, P_LIMIT, still_wanted(search));
+}
+
+static void
+keep(struct search *search, struct pg_result **rows)
+{
+    struct audit_found *found = search->found;
+
+    found->count += pg_rows(*rows);
+    if (pg_rows(*rows) > 0)
+        found->parts[found->part_count++] = *rows;
+    else
+        pg_result_free(rows);
+}
+
+/* The window was looked at in full: the next one lies before it. */
+static void
+move_on(struct search *search, int64_t from_us)
+{
+    search->before = (struct audit_place){ from_us, 0 };
+    if (!search->tried_all)
+        search->window_us = WINDOW_ALL_US;
+    else if (search->window_us <= WINDOW_ALL_US / WINDOW_STEP)
+        search->window_us *= WINDOW_STEP;
+}
+
+static void
+narrow(struct search *search)
+{
+    search->tried_all = true; /* or would be in vain: there is too much in a part of it */
+    if (search->window_us == WINDOW_ALL_US)
+        search->window_us = WINDOW_US * WINDOW_STEP;
+    else
+        search->window_us /= WINDOW_STEP;
+}
+
+static enum pg_outcome
+look(struct search *search)
+{
+    int64_t oldest_us = search->question->from_us;
+    bool to_the_end = search->before.at_us - oldest_us <= search->window_us;
+    int64_t from_us = to_the_end ? oldest_us : search->before.at_us - search->window_us;
+    struct find_params params;
+    struct pg_result *rows = NULL;
+
+    fill_params(search, from_us, &params);
+    enum pg_outcome outcome = pg_run_text(search->pg, pg_report_text(REPORT_AUDIT_FIND), P_COUNT,
+                                          params.values, search->deadline, &rows);
+    if (outcome != PG_DONE)
+        return outcome;
+    if (pg_rows(rows) > 0 && pg_get_int(rows, 0, AC_SEEN) == LOOK_MAX &&
+        params.values[P_LOOK] != NULL) {
+        pg_result_free(&rows);
+        if (to_the_end && search->window_us != WINDOW_ALL_US) /* what is left is less than that */
+            search->window_us = search->before.at_us - oldest_us;
+        narrow(search);
+        return PG_DONE;
+    }
+    keep(search, &rows);
+    move_on(search, from_us);
+    return PG_DONE;
+}
+
+static bool
+is_over(const struct search *search)
+{
+    return still_wanted(search) <= 0 || search->before.at_us < search->question->from_us ||
+           (search->before.at_us == search->question->from_us && search->before.id == 0) ||
+           search->found->part_count == AUDIT_PARTS_MAX;
+}
+
+/* Plans made for the values, that never read a month as a whole. */
+static enum pg_outcome
+begin(struct pg *pg, struct mono_time deadline)
+{
+    static const char sql[] =
+        "SELECT set_config(name, value, true) FROM (VALUES ('plan_cache_mode', "
+        "'force_custom_plan'), ('enable_seqscan', 'off'), ('enable_indexscan', 'off'), "
+        "('enable_indexonlyscan', 'off'), ('max_parallel_workers_per_gather', '0')) AS v(name, "
+        "value)";
+    enum pg_outcome outcome =
+        pg_run_text(pg, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", 0, NULL, deadline, NULL);
+
+    return outcome == PG_DONE ? pg_run_text(pg, sql, 0, NULL, deadline, NULL) : outcome;
+}
+
+enum pg_outcome
+audit_search(struct pg *pg, const struct audit_question *question, struct mono_time deadline,
+             struct audit_found *found)
+{
+    struct search search = { .pg = pg,
+                             .question = question,
+                             .deadline = deadline,
+                             .found = found,
+                             .before = question->before,
+                             .window_us = WINDOW_US };
+
+    memset(found, 0, sizeof(*found));
+    enum pg_outcome outcome = begin(pg, deadline);
+    while (outcome == PG_DONE && !is_over(&search))
+        outcome = look(&search);
+    if (pg_is_connected(pg) && pg_run_text(pg, "ROLLBACK", 0, NULL, deadline, NULL) != PG_DONE)
+        pg_drop(pg); /* it must not go on in a transaction that nobody knows of */
+    found->more = found->count > question->limit || found->part_count == AUDIT_PARTS_MAX;
+    if (found->count > question->limit)
+        found->count = question->limit;
+    return outcome;
+}
+
+void
+audit_found_fini(struct audit_found *found)
+{
+    for (int i = 0; i < found->part_count; i++)
+        pg_result_free(&found->parts[i]);
+    found->part_count = 0;
+}
