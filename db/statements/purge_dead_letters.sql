@@ -10,12 +10,10 @@ excess AS MATERIALIZED (
 old AS MATERIALIZED (
     SELECT l.id FROM dead_letters l
     WHERE l.died_at < clock_timestamp() - $1::int8 * interval '1 microsecond'
-    ORDER BY l.died_at LIMIT $3::int4
-    FOR UPDATE SKIP LOCKED),
+    ORDER BY l.died_at LIMIT $3::int4),
 many AS MATERIALIZED (
     SELECT l.id FROM dead_letters l
-    ORDER BY l.id LIMIT LEAST($3::int4, (SELECT n FROM excess))
-    FOR UPDATE SKIP LOCKED),
+    ORDER BY l.id LIMIT LEAST($3::int4, (SELECT n FROM excess))),
 gone AS (
     DELETE FROM dead_letters l WHERE l.id IN (SELECT id FROM old UNION SELECT id FROM many)
     RETURNING l.id)

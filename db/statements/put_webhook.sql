@@ -15,7 +15,8 @@ again AS (
       AND EXISTS (SELECT FROM was)),
 put AS (
     INSERT INTO webhooks AS w (org_id, url, secret, kinds)
-    VALUES ($1::text, $2::text, COALESCE($3::text, $5::text), $4::text[])
+    SELECT $1::text, $2::text, COALESCE($3::text, $5::text), $4::text[]
+    FROM (SELECT count(*) AS n FROM was) b WHERE b.n >= 0 -- reads `was`: it must look before the row changes
     ON CONFLICT (org_id) DO UPDATE SET url = EXCLUDED.url, secret = COALESCE($3::text, w.secret), kinds = EXCLUDED.kinds,
         updated_at = clock_timestamp(), failing_since = NULL, error = NULL
     RETURNING w.*)

@@ -52,7 +52,7 @@ LEFT JOIN webhooks h ON h.org_id = t.org_id
 LEFT JOIN events e ON e.org_id = t.org_id AND e.event_id = t.event_id
 LEFT JOIN LATERAL (
     SELECT b.id, COALESCE(b.told_as, b.id) AS told_as, b.kind, b.email, b.payload,
-        COALESCE(b.payload->>'at', told_time(b.created_at)) AS at
+        told_time(COALESCE((b.payload->>'at')::timestamptz, b.created_at)) AS at
     FROM outbox b
     WHERE b.org_id = t.org_id AND b.event_id = t.event_id AND b.id > t.told_to AND b.id <= t.todo_to
       AND (b.channel IS NULL OR b.channel = t.channel)

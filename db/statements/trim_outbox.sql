@@ -2,7 +2,8 @@
 --
 -- $1 int8 rows that there may be, $2 int4 rows at the most
 -- Columns: org, gone, untold (of those: somebody still waited for them); no row: nothing was too much.
--- Ids bound the count from above, so nothing is counted while there is room.
+-- Ids bound the count from above, so nothing is counted while there is room. Nodes that trim at the
+-- same time choose the same rows (no SKIP LOCKED, which would choose the next ones).
 -- Indexes: primary keys, outbox_event.
 WITH span AS MATERIALIZED (
     SELECT COALESCE((SELECT max(id) FROM outbox) - (SELECT min(id) FROM outbox) + 1, 0) AS most),
@@ -15,8 +16,7 @@ old AS MATERIALIZED (
     SELECT o.id, o.org_id, o.event_id, o.email, mail_subject(o.kind, o.payload, o.id, o.told_as) AS subject
     FROM outbox o
     WHERE o.org_id = (SELECT org_id FROM biggest) AND o.id <= (SELECT routed_to FROM outbox_cursor)
-    ORDER BY o.id LIMIT LEAST($2::int4, (SELECT n FROM excess))
-    FOR UPDATE SKIP LOCKED),
+    ORDER BY o.id LIMIT LEAST($2::int4, (SELECT n FROM excess))),
 gone AS (DELETE FROM outbox o USING old WHERE o.id = old.id RETURNING old.*)
 SELECT g.org_id AS org, count(*) AS gone,
     count(*) FILTER (WHERE EXISTS (

@@ -15,7 +15,7 @@
 #include "holdfast/json.h"
 
 #define LINE_BYTES   57 /* 76 characters in base64 */
-#define WORD_BYTES   45 /* 60 characters: with its frame an encoded word has less than 75 */
+#define WORD_BYTES   39 /* 52 characters: no line with an encoded word may have more than 76 */
 #define BASE64_BYTES (4 * ((LINE_BYTES + 2) / 3) + 1)
 
 /* --- encodings ---------------------------------------------------------------------------------

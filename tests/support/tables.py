@@ -69,3 +69,10 @@ def seat_locked(url, org, event, *seats):
                        (org, event, list(seats)))
         assert cursor.rowcount == len(seats)
         yield cursor
+
+
+def all_is_told(db, org):
+    """Whether the outbox was looked through to its end, and nothing of it waits to be told for this organization."""
+    [row] = query(db, "SELECT (SELECT routed_to FROM outbox_cursor) >= COALESCE((SELECT max(id) FROM outbox), 0) AS routed, "
+                  "(SELECT count(*) FROM deliveries WHERE org_id = %s AND told_to < todo_to) AS waiting", org)
+    return row.routed and row.waiting == 0
