@@ -95,6 +95,17 @@ class Round:
     def owner_lost(self):
         return self.answer is not None and self.answer.status >= 400
 
+    def free_by(self, seat_id):
+        """When a rival must have this seat at the latest, after the owner's refusal and the end of its own hold."""
+        ends = [seconds_of(hold["expires_at"]) for hold in [*holds_of_checkout(self), *self.holds]
+                if seat_id in {each["seat_id"] for each in hold["seats"]}]
+        return max(self.answered_s, ends[0]) + SOON_S
+
+
+def holds_of_checkout(this):
+    """Their ends are later than those that the holds were born with."""
+    return this.checkout["holds"] if this.checkout else []
+
 
 class Edge:
     """`count` rounds, at about A_SECOND ends a second. The owner's `prepare(user, round)` holds and sets
@@ -140,7 +151,8 @@ class Edge:
         last_look = False
         while not last_look:
             last_look = this.answer is not None and (
-                not this.owner_lost() or len(this.taken) == len(order) or time.time() > this.answered_s + SOON_S)
+                not this.owner_lost() or len(this.taken) == len(order) or
+                time.time() > max(map(this.free_by, this.seats)))
             for seat_id in order:
                 if seat_id not in this.taken:
                     yield from self.try_seat(user, this, seat_id)
@@ -206,7 +218,7 @@ def assert_rivals_have(this, stories, keeps=()):
             continue
         assert seat_id in this.taken, f"neither had {seat_id} after {this.answer!r}: {this.heard}"
         hold_id, when = this.taken[seat_id]
-        assert when <= this.answered_s + SOON_S, f"{seat_id} was {when - this.answered_s:.3f} s late"
+        assert when <= this.free_by(seat_id), f"{seat_id} was {when - this.free_by(seat_id) + SOON_S:.3f} s late"
         row, entries = stories.rows[seat_id], stories.entries[seat_id]
         assert (row.status, row.hold_id) == ("held", hold_id), row
         *_, last, released, held = entries
