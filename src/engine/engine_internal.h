@@ -259,8 +259,6 @@ void send_lock_areas(struct batch *batch);
 struct pg_array *worker_array(struct worker *worker, int i, enum pg_type type);
 /* Adds a text, or a null for an empty one. */
 void worker_array_text(struct pg_array *array, struct slice text);
-/* The same for a parameter. */
-void worker_param_text(struct pg_params *params, struct slice text);
 
 /* --- op_hold.c, op_area.c, op_change.c -------------------------------------------- */
 

@@ -251,10 +251,10 @@ send_add_checkout(struct solo *solo)
     pg_param_text(&params, op->event);
     pg_param_uuid(&params, &op->checkout_id);
     pg_param_array(&params, holds);
-    worker_param_text(&params, op->actor);
-    worker_param_text(&params, op->request_id);
-    worker_param_text(&params, op->client_ip);
-    worker_param_text(&params, op->user_agent);
+    pg_param_optional(&params, op->actor);
+    pg_param_optional(&params, op->request_id);
+    pg_param_optional(&params, op->client_ip);
+    pg_param_optional(&params, op->user_agent);
     pg_tx_send(worker->pg, STATEMENT_ADD_CHECKOUT, &params);
 }
 
@@ -337,7 +337,7 @@ solo_run_checkout_start(struct solo *solo)
 static void
 add_word(struct pg_params *params, const char *word)
 {
-    worker_param_text(params, word != NULL ? slice_of(word) : SLICE_EMPTY);
+    pg_param_optional(params, word != NULL ? slice_of(word) : SLICE_EMPTY);
 }
 
 void
@@ -361,17 +361,17 @@ solo_send_settle(struct solo *solo, const struct settlement *settlement, const s
     add_word(&params, settlement->intent);
     add_word(&params, settlement->status);
     add_word(&params, settlement->reason);
-    worker_param_text(&params, op->notes);
+    pg_param_optional(&params, op->notes);
     if (holds != NULL)
         pg_param_array(&params, now);
     else
         pg_param_null(&params);
     add_word(&params, settlement->action);
     add_word(&params, settlement->kind);
-    worker_param_text(&params, op->actor);
-    worker_param_text(&params, op->request_id);
-    worker_param_text(&params, op->client_ip);
-    worker_param_text(&params, op->user_agent);
+    pg_param_optional(&params, op->actor);
+    pg_param_optional(&params, op->request_id);
+    pg_param_optional(&params, op->client_ip);
+    pg_param_optional(&params, op->user_agent);
     pg_tx_send(worker->pg, STATEMENT_SETTLE_CHECKOUT, &params);
 }
 

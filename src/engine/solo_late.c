@@ -10,6 +10,8 @@
  */
 #include "solo_internal.h"
 
+#include <stdlib.h>
+
 /* One hold taken anew, or one that gives seats to it: a piece of the settling op's transaction. */
 struct late_hold {
     struct op op;
@@ -221,7 +223,7 @@ solo_run_late(struct solo *solo)
     int count = solo->seen->hold_count;
 
     solo->late_count = 0;
-    solo->late = arena_alloc(&op->arena, (size_t)(count + op->own_count) * sizeof(*solo->late));
+    solo->late = calloc((size_t)(count + op->own_count), sizeof(*solo->late));
     if (solo->late == NULL)
         return false;
     for (int i = 0; i < op->own_count && op->fate == FATE_ANSWER; i++)
@@ -264,5 +266,7 @@ solo_free_late(struct solo *solo)
 {
     for (int i = 0; i < solo->late_count; i++)
         batch_rows_free(&solo->late[i].solo.batch.rows);
+    free(solo->late); /* not the arena's: its op has been answered, and is gone */
+    solo->late = NULL;
     solo->late_count = 0;
 }

@@ -84,15 +84,6 @@ worker_array_text(struct pg_array *array, struct slice text)
         pg_array_text(array, text);
 }
 
-void
-worker_param_text(struct pg_params *params, struct slice text)
-{
-    if (text.len == 0)
-        pg_param_null(params);
-    else
-        pg_param_text(params, text);
-}
-
 /* --- the connection ------------------------------------------------------------- */
 
 /* Plans age: made on an empty table they are ruinous on a full one. Nobody's op waits meanwhile. */

@@ -132,6 +132,15 @@ pg_param_null(struct pg_params *params)
 }
 
 void
+pg_param_optional(struct pg_params *params, struct slice text)
+{
+    if (text.len == 0)
+        pg_param_null(params);
+    else
+        pg_param_text(params, text);
+}
+
+void
 pg_param_int8(struct pg_params *params, int64_t value)
 {
     add_scratch(params, IS_NUMBER, &value, sizeof(value));

@@ -285,9 +285,10 @@ rival_acts(void)
     }
     if (state->status == SEAT_SOLD)
         rival_refunds(tx, seat, slice_of(request));
-    else if (state->status == SEAT_HELD && has_one_line(tx, &hold) && chance_one_in(2))
+    else if (state->status == SEAT_HELD && !state->in_payment && has_one_line(tx, &hold) &&
+             chance_one_in(2))
         rival_changes_hold(tx, seat, slice_of(request));
-    else if (state->status == SEAT_AVAILABLE || state->until_us <= store_now())
+    else if (state->status == SEAT_AVAILABLE || seat_is_over(state, store_now()))
         rival_takes(tx, seat, slice_of(request));
     oracle_rival_was_here();
     fiber_sleep(chance_below(20 * MS));

@@ -30,9 +30,10 @@
 struct request {
     struct op op; /* first: the engine gives it back */
     struct op_seat seats[SEATS_OF_OP], drop[SEATS_OF_OP];
+    struct uuid held; /* the hold that a checkout names */
     char id[NAME_BYTES], key[NAME_BYTES], body[BODY_BYTES];
     int status; /* of the written answer */
-    bool replayed, sent, lost;
+    bool replayed, sent, lost, same;
     enum hf_status heard;
     struct sim_node *node; /* who was asked */
     int64_t asked_us, answer_due_us;
@@ -72,7 +73,8 @@ request_finish(struct op *op)
     struct request *request = (struct request *)op;
     char hold[UUID_TEXT_BYTES] = "-";
 
-    hf_assert((op->status != HF_OK && op->status != HF_CREATED) || op->hold != NULL);
+    hf_assert((op->status != HF_OK && op->status != HF_CREATED) || op->hold != NULL ||
+              op->checkout != NULL);
     if (op->hold != NULL)
         uuid_format(&op->hold->hold_id, hold);
     request->status = status_http(op->status);
@@ -177,6 +179,7 @@ request_send(struct op *op)
         violation("%s is answered twice", request->id);
     request->sent = true;
     request->heard = op->status;
+    request->same = op->same;
     trace("answer: %s %s%s%s", request->id, request->body, request->replayed ? " replayed" : "",
           op->tier == TIER_HOT ? " from memory" : "");
     if (!request->replayed)
@@ -423,6 +426,145 @@ await(struct request *request)
                   (int)request->op.kind, (double)SLACK_US / 1e6);
 }
 
+/* --- checkouts -------------------------------------------------------------- */
+
+static struct request *
+ask(struct request *request, struct sim_node *node)
+{
+    hand_in(request, node);
+    await(request);
+    return request;
+}
+
+static struct request *
+of_checkout(enum op_kind kind, const char *user, const struct uuid *checkout)
+{
+    struct request *request = request_new(kind, user);
+
+    request->op.event = SLICE_LITERAL(EVENT);
+    request->op.checkout_id = *checkout;
+    return request;
+}
+
+/* What somebody says about a payment: who asked the provider, its webhook, or upkeep. */
+static struct request *
+word_about(const struct uuid *intent, enum payment_outcome outcome, const char *provider_key)
+{
+    struct request *request = request_new(OP_PAY_SETTLE, "");
+
+    request->op.org = SLICE_EMPTY;
+    request->op.user = request->op.actor = SLICE_EMPTY;
+    request->op.intent_id = *intent;
+    request->op.outcome = outcome;
+    request->op.provider_key = slice_of(provider_key);
+    return request;
+}
+
+static enum payment_outcome
+draw_outcome(void)
+{
+    static const enum payment_outcome outcomes[] = { PAYMENT_PAID,      PAYMENT_PAID,
+                                                     PAYMENT_PAID,      PAYMENT_DECLINED,
+                                                     PAYMENT_UNDECIDED, PAYMENT_UNDECIDED,
+                                                     PAYMENT_UNREACHED, PAYMENT_TIMED_OUT };
+
+    return outcomes[chance_below(sizeof(outcomes) / sizeof(outcomes[0]))];
+}
+
+/* Webhooks: some at once, in any order, the same ones again, after a while. */
+static void
+deliver(const struct uuid *intent)
+{
+    static const char *const keys[] = { "d1", "d2", "d3" };
+    struct request *requests[AT_ONCE_MAX];
+    int count = 0, wanted = (int)chance_between(1, AT_ONCE_MAX);
+    struct sim_node *node;
+
+    fiber_sleep(chance_one_in(3) ? chance_below(store.policy.hold_ttl_s * S) : chance_below(S / 5));
+    while (count < wanted && (node = choose_node(NULL)) != NULL) {
+        requests[count] = word_about(intent, chance_one_in(3) ? PAYMENT_DECLINED : PAYMENT_PAID,
+                                     keys[chance_below(3)]);
+        hand_in(requests[count++], node);
+    }
+    for (int i = 0; i < count; i++)
+        await(requests[i]);
+}
+
+static void
+pay(const char *user, const struct uuid *checkout, struct sim_node *node)
+{
+    struct request *request = of_checkout(OP_PAY, user, checkout);
+    struct uuid intent = uuid_v7_new();
+
+    request->op.intent_id = intent;
+    request->op.provider = "simulated";
+    request->op.method = SLICE_LITERAL("tok");
+    client_counts.payments++;
+    ask(request, node);
+    bool begun = request->heard == HF_OK && !request->same;
+    if (begun && (node = choose_node(node)) != NULL)
+        ask(word_about(&intent, draw_outcome(), ""), node);
+    if (begun || request->lost)
+        for (int times = (int)chance_below(3); times > 0; times--)
+            deliver(&intent);
+}
+
+/* Of one hold, or of all that the user has; begun, and then paid, given up or left alone. */
+static void
+check_out(const char *user, struct sim_node *node)
+{
+    struct uuid checkout = uuid_v7_new();
+    struct request *request = of_checkout(OP_CHECKOUT_START, user, &checkout);
+    const struct known_hold *hold =
+        &known[chance_below(known_count < HOLDS_KNOWN ? known_count : HOLDS_KNOWN)];
+
+    if (chance_one_in(2) && strcmp(hold->user, user) == 0) {
+        request->held = hold->id;
+        request->op.holds = &request->held;
+        request->op.hold_count = 1;
+    }
+    client_counts.checkouts++;
+    ask(request, node);
+    if (chance_one_in(3))
+        fiber_sleep(chance_below(S));
+    if ((request->heard != HF_CREATED && !request->lost) || (node = choose_node(node)) == NULL)
+        return;
+    if (chance_one_in(5)) {
+        request = of_checkout(OP_CHECKOUT_CANCEL, user, &checkout);
+        request->op.reason = "user_cancelled";
+        ask(request, node);
+    } else if (!chance_one_in(8)) {
+        pay(user, &checkout, node);
+    }
+}
+
+static const struct intent_row *
+undecided(void)
+{
+    const struct intent_row *row = store.intents;
+
+    while (row != NULL && !(row->is.exists && (row->is.status == INTENT_PROCESSING ||
+                                               row->is.status == INTENT_PENDING)))
+        row = row->next_intent;
+    return row;
+}
+
+void
+clients_settle_payments(void)
+{
+    const struct intent_row *row;
+    int64_t end_us = sim_now_us() + 60 * S;
+
+    while ((row = undecided()) != NULL) {
+        struct sim_node *node = choose_node(NULL);
+        if (sim_now_us() > end_us)
+            violation("a payment can't be settled");
+        if (node != NULL)
+            ask(word_about(&row->id, PAYMENT_TIMED_OUT, ""), node);
+        fiber_sleep(10 * MS);
+    }
+}
+
 /* --- a client's life ------------------------------------------------------ */
 
 /* As long as nobody knows, and somebody is there to be asked. */
@@ -470,7 +612,11 @@ client_main(void *argument)
 
     while (!stopping) {
         fiber_sleep(chance_one_in(5) ? chance_below(2 * MS) : chance_below(THINK_US));
-        if (!stopping && (node = choose_node(node)) != NULL)
+        if (stopping || (node = choose_node(node)) == NULL)
+            continue;
+        if (known_count > 0 && chance_one_in(4))
+            check_out(user, node);
+        else
             click(user, node);
     }
     alive--;

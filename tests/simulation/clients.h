@@ -12,6 +12,8 @@ void clients_start(int count);
 /* They finish what they wait for and ask no more. */
 void clients_stop(void);
 int clients_alive(void);
+/* Asks for every payment that is undecided, as upkeep does, until none is. In a fiber. */
+void clients_settle_payments(void);
 /* Requests that the node has and has not answered. */
 int64_t clients_unanswered(const struct sim_node *node);
 /* The node was killed: what it had is never answered. */
@@ -28,6 +30,7 @@ struct client_counts {
     /* of the seats refused from memory: while the node was trusted beside others; as a peer's
      * change */
     uint64_t refused_trusted, refused_by_news;
+    uint64_t checkouts, payments; /* begun */
 };
 extern struct client_counts client_counts;
 

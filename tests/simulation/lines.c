@@ -20,8 +20,9 @@ store_units_of(const struct tx *tx, const char *user, const struct uuid *only_ho
         if (only_hold != NULL &&
             (!uuid_equal(only_hold, &line->hold) || state->status != HOLD_ACTIVE))
             continue;
-        units += state->status == HOLD_CONVERTED ||
-                 (state->status == HOLD_ACTIVE && state->until_us > store_now());
+        units +=
+            state->status == HOLD_CONVERTED ||
+            (state->status == HOLD_ACTIVE && (state->in_payment || state->until_us > store_now()));
     }
     return units;
 }
@@ -47,6 +48,7 @@ store_close_line(struct tx *tx, struct line_row *line, enum hold_status status, 
     if (state == NULL)
         return false;
     state->status = status;
+    state->in_payment = false;
     state->ended_us = now;
     snprintf(state->reason, sizeof(state->reason), "%s", reason);
     return true;

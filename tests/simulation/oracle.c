@@ -7,10 +7,10 @@
  *   No        "taken" and "sold" only of what the store has, or had while memory could still trust
  *             it: the window of known_at.
  *   Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
- *   Memory    believes only what was committed, as it was committed, and no longer than that window
- *             after it is past.
- *   Rest      when all is quiet every hold that is over has been ended, nothing is parked, and
- *             memory says what the store says.
+ *   Payments  move along the arrows of 0003_checkouts.sql only; their answers are what is stored,
+ * and a hold in payment goes to nobody else. Memory    believes only what was committed, as it was
+ * committed, and no longer than that window after it is past. Rest      when all is quiet every
+ * hold that is over has been ended, nothing is parked, and memory says what the store says.
  */
 #include "oracle.h"
 
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "clients.h"
+#include "engine_internal.h"
 #include "faults.h"
 #include "holdfast/fanout.h"
 #include "sim.h"
@@ -85,12 +86,47 @@ oracle_seat_changes(int seat, const struct seat_state *before, const struct seat
         violation("seat %s goes from v%d to v%d", id, (int)before->version, (int)after->version);
     if (after->status != SEAT_HELD && after->status != SEAT_SOLD)
         return;
+    if (before->in_payment && other)
+        violation("seat %s is in payment and is given to another hold", id);
     if (before->status == SEAT_SOLD && other)
         violation("seat %s was sold and is given to another hold", id);
     if (before->status == SEAT_HELD && other && before->until_us > store_now() &&
         strcmp(before->user, after->user) != 0)
         violation("seat %s is held by %s for another %.3f s and goes to %s", id, before->user,
                   (double)(before->until_us - store_now()) / 1e6, after->user);
+}
+
+static bool
+may_move(enum intent_status from, enum intent_status to)
+{
+    switch (from) {
+    case INTENT_PROCESSING:
+        return true;
+    case INTENT_PENDING:
+        return to != INTENT_PROCESSING && to != INTENT_VOID;
+    case INTENT_FAILED:
+    case INTENT_EXPIRED:
+        return to == INTENT_SUCCEEDED || to == INTENT_REFUND_REQUIRED;
+    case INTENT_VOID:
+        return to == INTENT_REFUND_REQUIRED;
+    case INTENT_SUCCEEDED:
+    case INTENT_REFUND_REQUIRED:
+        break;
+    }
+    return false;
+}
+
+void
+oracle_intent_changes(const struct intent_row *row, const struct intent_state *before,
+                      const struct intent_state *after)
+{
+    char id[UUID_TEXT_BYTES];
+
+    uuid_format(&row->id, id);
+    trace("store: payment %s is %s", id, intent_status_word(after->status));
+    if (before->exists && !may_move(before->status, after->status))
+        violation("payment %s goes from %s to %s", id, intent_status_word(before->status),
+                  intent_status_word(after->status));
 }
 
 /* Words that say that nothing was changed. */
@@ -198,7 +234,7 @@ keeps_out(const struct seat_state *state, struct slice user, int64_t then_us)
     if (state->status == SEAT_SOLD)
         return true;
     return state->status == SEAT_HELD && !slice_is(user, state->user) &&
-           state->until_us + CLOCK_US > then_us;
+           (state->in_payment || state->until_us + CLOCK_US > then_us);
 }
 
 /* Memory speaks of now; what a statement found may be as old as the request. */
@@ -278,11 +314,44 @@ had_seat_since(int seat, struct slice user, int64_t from_us)
     return false;
 }
 
+/* What was told of a payment, or what became of it since. */
+static bool
+is_told_truly(const struct uuid *intent, enum intent_status told)
+{
+    const struct intent_row *row = tx_find_intent(NULL, intent);
+
+    return row != NULL && (row->is.status == told || may_move(told, row->is.status) ||
+                           (told == INTENT_PROCESSING));
+}
+
+static void
+check_checkout(const struct op *op)
+{
+    const struct checkout_view *view = op->checkout;
+    const struct checkout_row *row =
+        view != NULL ? tx_find_checkout(NULL, &view->checkout_id) : NULL;
+
+    if (row == NULL)
+        violation("%s is told of a checkout that was never committed", op->request_id.ptr);
+    if (op->kind == OP_CHECKOUT_CANCEL && row->is.status != CHECKOUT_CANCELLED)
+        violation("%s is told that its checkout is cancelled, and it is %s", op->request_id.ptr,
+                  checkout_status_word(row->is.status));
+    bool pays = op->kind == OP_PAY_SETTLE || (op->kind == OP_PAY && !op->same);
+    if (pays && !is_told_truly(&op->intent_id,
+                               op->kind == OP_PAY ? INTENT_PROCESSING : view->intent_status))
+        violation("%s is told that its payment is %s, and that is not so", op->request_id.ptr,
+                  intent_status_word(view->intent_status));
+}
+
 static void
 check_yes(const struct op *op, const struct sim_node *node, int64_t asked_us)
 {
     int number = number_of(op->request_id.ptr);
 
+    if (op_is_of_checkout(op)) {
+        check_checkout(op);
+        return;
+    }
     check_grant(op, node);
     /* Somebody of the same user may have been faster: what the answer shows is checked below. */
     bool nothing_to_do =
@@ -348,7 +417,8 @@ same_state(const struct seat_view *view, const struct seat_state *state)
 {
     bool has_hold = state->status == SEAT_HELD || state->status == SEAT_SOLD;
 
-    if (view->status != state->status || view->held_until.us != state->until_us)
+    if (view->status != state->status || view->held_until.us != state->until_us ||
+        view->in_payment != state->in_payment)
         return false;
     if (!has_hold)
         return true;
@@ -400,6 +470,58 @@ oracle_memory(const struct sim_node *node)
     }
 }
 
+/* --- payments at rest ----------------------------------------------------- */
+
+static void
+check_payment(const struct intent_row *intent)
+{
+    const struct checkout_row *row = tx_find_checkout(NULL, &intent->checkout);
+    char id[UUID_TEXT_BYTES];
+
+    uuid_format(&intent->id, id);
+    if (intent->is.status == INTENT_PROCESSING || intent->is.status == INTENT_PENDING)
+        violation("payment %s is still %s", id, intent_status_word(intent->is.status));
+    bool sold = row->is.status == CHECKOUT_COMPLETED && uuid_equal(&row->is.intent, &intent->id);
+    if (sold != (intent->is.status == INTENT_SUCCEEDED))
+        violation("payment %s is %s, its checkout is %s", id, intent_status_word(intent->is.status),
+                  checkout_status_word(row->is.status));
+}
+
+static void
+check_sale(const struct checkout_row *row)
+{
+    struct line_row *lines[LINES_OF_HOLD_MAX];
+
+    for (int i = 0; i < row->is.hold_count; i++) {
+        int count = store_lines_of(NULL, &row->is.holds[i], lines), sold = 0;
+        for (int l = 0; l < count; l++) {
+            sold +=
+                lines[l]->is.status == HOLD_CONVERTED || strcmp(lines[l]->is.reason, "refund") == 0;
+            if (lines[l]->is.status == HOLD_ACTIVE)
+                violation("a hold of a completed checkout has a seat that is not sold");
+        }
+        if (sold == 0)
+            violation("a hold of a completed checkout sold nothing");
+    }
+}
+
+void
+oracle_payments(void)
+{
+    for (const struct intent_row *row = store.intents; row != NULL; row = row->next_intent)
+        if (row->is.exists)
+            check_payment(row);
+    for (const struct checkout_row *row = store.checkouts; row != NULL; row = row->next_checkout) {
+        if (row->is.exists && row->is.status == CHECKOUT_PAYING)
+            violation("a checkout of %s is in payment, and nobody asks for it", row->user);
+        if (row->is.exists && row->is.status == CHECKOUT_COMPLETED)
+            check_sale(row);
+    }
+    for (int i = 0; i < store.seat_count; i++)
+        if (store.seats[i].is.in_payment)
+            violation("seat %s stays in payment", store.seats[i].id);
+}
+
 /* --- rest ----------------------------------------------------------------- */
 
 void
@@ -413,7 +535,7 @@ oracle_quiet(const struct sim_node *node, int64_t late_us)
         violation("nobody asks %s for anything, and there are %d claims and %d parked requests",
                   node->node.id, (int)numbers.claims, (int)numbers.parked);
     for (const struct line_row *line = store.lines; line != NULL; line = line->next_line)
-        if (line->is.exists && line->is.status == HOLD_ACTIVE &&
+        if (line->is.exists && line->is.status == HOLD_ACTIVE && !line->is.in_payment &&
             line->is.until_us + late_us < store_now())
             violation("a hold of %s on seat %s is over for %.3f s and was not ended", line->is.user,
                       store.seats[line->seat].id, (double)(store_now() - line->is.until_us) / 1e6);

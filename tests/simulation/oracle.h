@@ -17,6 +17,10 @@ void oracle_seat_changes(int seat, const struct seat_state *before, const struct
 /* A change that the request of this id asked for has been committed. */
 void oracle_request_committed(const char *request);
 
+/* A commit is about to move a payment. */
+void oracle_intent_changes(const struct intent_row *row, const struct intent_state *before,
+                           const struct intent_state *after);
+
 /* --- the clients tell ----------------------------------------------------- */
 
 /*
@@ -34,6 +38,8 @@ void oracle_memory(const struct sim_node *node);
 /* Faults were over long ago: every hold that was over has been ended; nothing is parked or
  * claimed. */
 void oracle_quiet(const struct sim_node *node, int64_t reaper_us);
+/* Every payment has come to its end, and what it paid for is as it says. */
+void oracle_payments(void);
 /* While all rests, what memory says must be so in the store. */
 void oracle_at_rest(bool rests);
 /* The last time that the rival changed a seat, or a node's memory was lost. */

@@ -141,6 +141,8 @@ come_to_rest(void)
     while (clients_alive() > 0)
         fiber_sleep(10 * MS);
     await_nodes(NODE_UP, START_LIMIT_US);
+    clients_settle_payments();
+    oracle_payments();
     for (int i = 0; i < sim_node_count; i++)
         fiber_sleep(sim_nodes[i].still_until_us - sim_now_us());
     fiber_sleep(store.policy.max_hold_s * S + late_us());
@@ -331,10 +333,11 @@ say_sum(double seconds)
            " created, %" PRIu64 " done, %" PRIu64 " refused from memory (%" PRIu64
            " seats of them in trust beside other nodes, %" PRIu64
            " that another one took), %" PRIu64 " refused, %" PRIu64 " unavailable, %" PRIu64
-           " outcome unknown, %" PRIu64 " lost with a node\n",
+           " outcome unknown, %" PRIu64 " lost with a node; %" PRIu64 " checkouts, %" PRIu64
+           " payments\n",
            played, seconds, failed, sum.asked, sum.created, sum.done, sum.refused_hot,
            sum.refused_trusted, sum.refused_by_news, sum.refused, sum.unavailable, sum.unknown,
-           sum.lost);
+           sum.lost, sum.checkouts, sum.payments);
 }
 
 /* Nodes that never trust each other are never wrong about each other. */

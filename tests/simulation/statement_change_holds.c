@@ -25,7 +25,8 @@ enum {
     CP_DROP_SEAT,
     CP_EXPECT_ORD,
     CP_EXPECT_SEAT,
-    CP_EXPECT_VERSION
+    CP_EXPECT_VERSION,
+    CP_CHECKOUT
 };
 
 /* A hold as change_holds looks at it. */
@@ -36,7 +37,9 @@ struct change {
     struct line_row *lines[LINES_OF_HOLD_MAX]; /* in their order */
     bool wanted[LINES_OF_HOLD_MAX], has_seat[LINES_OF_HOLD_MAX];
     int count, active, locked, mine, want;
-    bool lapsed, moved;
+    bool lapsed, moved, paying;
+    struct uuid checkout; /* the newest that it went into; nil: none */
+    int64_t checkout_us;
     enum hold_status last_status;
     char owner[NAME_BYTES];
     int64_t until_us, born_us, new_until_us;
@@ -94,6 +97,18 @@ speaks_before(const struct line_state *a, const struct line_state *b)
     return a->ended_us >= b->ended_us;
 }
 
+/* The mark of the line that lived longest. */
+static void
+see_checkout(struct change *change, const struct line_state *state)
+{
+    int64_t until_us = state->ended_us == 0 ? INT64_MAX : state->ended_us;
+
+    if (uuid_is_nil(&state->checkout) || until_us < change->checkout_us)
+        return;
+    change->checkout = state->checkout;
+    change->checkout_us = until_us;
+}
+
 static void
 sum_lines(const struct tx *tx, struct change *change)
 {
@@ -108,6 +123,8 @@ sum_lines(const struct tx *tx, struct change *change)
             last = state;
         change->active += state->status == HOLD_ACTIVE;
         change->lapsed |= state->status == HOLD_EXPIRED;
+        change->paying |= state->status == HOLD_ACTIVE && state->in_payment;
+        see_checkout(change, state);
         if (state->status == HOLD_ACTIVE && state->until_us > active_until)
             active_until = state->until_us;
         if (state->until_us > any_until)
@@ -181,10 +198,21 @@ code_of_change(const struct tx *tx, const struct call *call, const struct change
         return "not_hold_owner";
     if (store.event_status == EVENT_CANCELLED &&
         (change_is(change, "extend") || change_is(change, "confirm") ||
-         change_is(change, "transfer")))
+         change_is(change, "transfer") || change_is(change, "pay") || change_is(change, "sell")))
         return "event_closed";
     if (change->active == 0)
         return code_of_ended(change);
+    if (change_is(change, "sell") || change_is(change, "fail") || change_is(change, "unpay"))
+        return !change->paying || change->mine < change->locked ? "hold_not_active"
+               : change->locked < change->want                  ? "locked"
+                                                                : "ok";
+    if (change->paying)
+        return "payment_in_flight";
+    if (change_is(change, "pay")) {
+        struct uuid checkout = call_uuid(call, CP_CHECKOUT, change->at);
+        if (!uuid_equal(&checkout, &change->checkout))
+            return "hold_not_active";
+    }
     if (change_is(change, "remove") && !drops_are_found(call, change))
         return over ? "hold_expired" : repeat ? "same" : "seat_not_found";
     if (change->locked < change->want)
@@ -253,9 +281,12 @@ write_seat(struct tx *tx, const struct call *call, const struct change *change, 
         state->until_us = change->new_until_us;
     } else if (change_is(change, "transfer")) {
         store_copy_name(state->user, call_text(call, CP_TO_USER, change->at));
-    } else if (change_is(change, "confirm")) {
+    } else if (change_is(change, "pay") || change_is(change, "unpay")) {
+        state->in_payment = change_is(change, "pay");
+    } else if (change_is(change, "confirm") || change_is(change, "sell")) {
         state->status = SEAT_SOLD;
         state->until_us = 0;
+        state->in_payment = false;
     } else {
         *state = (struct seat_state){ .status = SEAT_AVAILABLE, .version = state->version };
     }
@@ -274,7 +305,9 @@ write_line(struct tx *tx, const struct call *call, const struct change *change,
         state->until_us = change->new_until_us;
     else if (change_is(change, "transfer"))
         store_copy_name(state->user, call_text(call, CP_TO_USER, change->at));
-    else if (change_is(change, "confirm"))
+    else if (change_is(change, "pay") || change_is(change, "unpay"))
+        state->in_payment = change_is(change, "pay");
+    else if (change_is(change, "confirm") || change_is(change, "sell"))
         return store_close_line(tx, line, HOLD_CONVERTED, "", now);
     else if (expires || slice_is(call_text(call, CP_REASON, change->at), "ttl_expired"))
         return store_close_line(tx, line, HOLD_EXPIRED, "ttl_expired", now);
@@ -310,6 +343,7 @@ changed_seat(struct tx *tx, struct pg_result *rows, const struct change *change,
     rows_text(rows, CH_SEAT, store.seats[seat].id);
     rows_number(rows, CH_VERSION, state->version);
     rows_text(rows, CH_STATUS, seat_status_word(state->status));
+    rows_number(rows, CH_IN_PAYMENT, state->in_payment);
     if (state->status == SEAT_HELD || state->status == SEAT_SOLD) {
         rows_uuid(rows, CH_HOLD, &state->hold);
         rows_text(rows, CH_USER, state->user);
@@ -351,7 +385,7 @@ statement_change_holds(struct tx *tx, const struct call *call, const char **sqls
 {
     int count = call->params[CP_ORD].count;
     struct change *changes = calloc((size_t)count + 1, sizeof(*changes));
-    struct pg_result *rows = rows_new(CH_SOLD + 1);
+    struct pg_result *rows = rows_new(CH_IN_PAYMENT + 1);
 
     hf_assert(changes != NULL);
     for (int i = 0; i < count; i++) {

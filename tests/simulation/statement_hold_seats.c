@@ -20,12 +20,6 @@ struct taking {
     int64_t ends_us, born_us;
 };
 
-static bool
-is_over(const struct seat_state *state, int64_t now)
-{
-    return state->status == SEAT_HELD && state->until_us <= now;
-}
-
 /* FOR NO KEY UPDATE ... SKIP LOCKED of what may be free. */
 static void
 lock_takings(struct tx *tx, const struct call *call, struct taking *takings, int count)
@@ -37,7 +31,7 @@ lock_takings(struct tx *tx, const struct call *call, struct taking *takings, int
         if (taking->seat < 0 || !call_number(call, HC_FIRST, i))
             continue;
         const struct seat_state *seen = tx_sees_seat(tx, taking->seat);
-        if (seen->status == SEAT_AVAILABLE || is_over(seen, store_now()))
+        if (seen->status == SEAT_AVAILABLE || seat_is_over(seen, store_now()))
             taking->locked = tx_lock_seat(tx, taking->seat);
     }
 }
@@ -48,7 +42,8 @@ code_of_taking(struct tx *tx, const struct call *call, struct taking *taking, in
     if (!slice_is(call_text(call, HC_ORG, i), ORG) ||
         !slice_is(call_text(call, HC_EVENT, i), EVENT))
         return "event_not_found";
-    if (call_number(call, HC_VERSION, i) != store.event_version)
+    if (!call_cell(call, HC_VERSION, i)->null &&
+        call_number(call, HC_VERSION, i) != store.event_version)
         return "stale";
     if (store.event_status == EVENT_CANCELLED ||
         (store.event_status != EVENT_ON_SALE && !call_number(call, HC_PRIVILEGED, i)))
@@ -58,13 +53,13 @@ code_of_taking(struct tx *tx, const struct call *call, struct taking *taking, in
         return "seat_not_found";
     if (taking->locked) {
         taking->takeover = seen->status == SEAT_HELD;
-        return seen->status == SEAT_AVAILABLE || is_over(seen, now) ? "ok" : "locked";
+        return seen->status == SEAT_AVAILABLE || seat_is_over(seen, now) ? "ok" : "locked";
     }
     if (seen->status == SEAT_SOLD)
         return "seat_sold";
     if (seen->status == SEAT_BLOCKED)
         return "seat_blocked";
-    if (seen->status == SEAT_HELD && seen->until_us > now)
+    if (seen->status == SEAT_HELD && !seat_is_over(seen, now))
         return slice_is(call_text(call, HC_USER, i), seen->user) ? "own" : "seat_taken";
     return "locked";
 }
@@ -98,6 +93,8 @@ limit_of(struct tx *tx, const struct call *call, const struct taking *takings, i
         all = all && strcmp(takings[i].code, "ok") == 0;
         wanted += !takings[i].own;
     }
+    if (call_cell(call, HC_VERSION, first)->null)
+        return all ? NULL : ""; /* it was paid for */
     if (wanted > store.policy.max_seats_per_hold)
         return "too_many_seats";
     if (store.policy.max_seats_per_user > 0 && wanted > 0 &&
@@ -157,7 +154,7 @@ taking_row(struct tx *tx, struct pg_result *rows, const struct taking *taking, i
     const struct seat_state *state = tx_sees_seat(tx, taking->seat);
     rows_number(rows, HS_VERSION, state->version);
     rows_text(rows, HS_STATUS, seat_status_word(state->status));
-    rows_number(rows, HS_IN_PAYMENT, false);
+    rows_number(rows, HS_IN_PAYMENT, state->in_payment);
     if (state->status == SEAT_HELD || state->status == SEAT_SOLD) {
         rows_uuid(rows, HS_HOLD, &state->hold);
         rows_text(rows, HS_USER, state->user);

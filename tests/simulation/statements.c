@@ -9,12 +9,11 @@
 #include "sim.h"
 #include "statements.h"
 
-#define LOCK_TIMEOUT_US (500 * MS)
-
 /* --- reads ---------------------------------------------------------------- */
 
-static void
-hold_row(const struct tx *tx, struct pg_result *rows, int pos, const struct line_row *line)
+void
+statement_hold_row(const struct tx *tx, struct pg_result *rows, int pos,
+                   const struct line_row *line)
 {
     static const char *const words[] = { "active", "converted", "expired", "cancelled" };
     const struct line_state *state = tx_sees_line(tx, line);
@@ -37,6 +36,7 @@ hold_row(const struct tx *tx, struct pg_result *rows, int pos, const struct line
     rows_number(rows, RH_VERSION, tx_sees_seat(tx, line->seat)->version);
     rows_text(rows, RH_STATUS, words[state->status]);
     rows_text(rows, RH_REASON, state->reason);
+    rows_number(rows, RH_IN_PAYMENT, state->in_payment);
     if (state->ended_us != 0)
         rows_number(rows, RH_ENDED, state->ended_us);
 }
@@ -51,7 +51,7 @@ read_holds(struct tx *tx, const struct call *call)
         struct line_row *lines[LINES_OF_HOLD_MAX];
         int count = store_lines_of(tx, &hold, lines);
         for (int l = 0; l < count; l++)
-            hold_row(tx, rows, i + 1, lines[l]);
+            statement_hold_row(tx, rows, i + 1, lines[l]);
     }
     return rows;
 }
@@ -97,7 +97,7 @@ read_taken_seats(struct tx *tx, const struct call *call)
         rows_text(rows, 1, EVENT);
         rows_text(rows, 2, store.seats[i].id);
         rows_text(rows, 3, seat_status_word(state->status));
-        rows_number(rows, 4, false);
+        rows_number(rows, 4, state->in_payment);
         rows_number(rows, 5, state->version);
         rows_uuid(rows, 6, &state->hold);
         rows_text(rows, 7, state->user);
@@ -116,7 +116,8 @@ reap_holds(struct tx *tx, const struct call *call)
     for (struct line_row *line = store.lines; line != NULL; line = line->next_line) {
         const struct line_state *state = tx_sees_line(tx, line);
         bool seen = false;
-        if (!state->exists || state->status != HOLD_ACTIVE || state->until_us >= before)
+        if (!state->exists || state->status != HOLD_ACTIVE || state->in_payment ||
+            state->until_us >= before)
             continue;
         for (int row = 0; row < pg_rows(rows); row++) {
             struct uuid other = pg_get_uuid(rows, row, 2);
@@ -339,6 +340,15 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
         return statement_change_holds(tx, call, sqlstate);
     case STATEMENT_READ_HOLDS:
         return read_holds(tx, call);
+    case STATEMENT_FIND_HOLDS:
+    case STATEMENT_READ_CHECKOUT:
+    case STATEMENT_LOCK_CHECKOUT:
+    case STATEMENT_ADD_CHECKOUT:
+    case STATEMENT_ADD_PAYMENT:
+    case STATEMENT_READ_INTENT:
+    case STATEMENT_ADD_DELIVERY:
+    case STATEMENT_SETTLE_CHECKOUT:
+        return statement_of_checkout(tx, call, sqlstate);
     case STATEMENT_READ_POLICIES:
         return read_policies(call);
     case STATEMENT_READ_TAKEN_SEATS:

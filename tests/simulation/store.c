@@ -169,6 +169,22 @@ end_lines(struct tx *tx, bool commit)
         key->committed = commit;
         key->writer = NULL;
     }
+    for (struct checkout_row *row = store.checkouts; row != NULL; row = row->next_checkout) {
+        if (row->writer != tx)
+            continue;
+        if (commit)
+            row->is = row->next;
+        row->writer = NULL;
+    }
+    for (struct intent_row *row = store.intents; row != NULL; row = row->next_intent) {
+        if (row->writer != tx)
+            continue;
+        if (commit)
+            oracle_intent_changes(row, &row->is, &row->next);
+        if (commit)
+            row->is = row->next;
+        row->writer = NULL;
+    }
 }
 
 static void
@@ -396,6 +412,90 @@ bool
 tx_sees_key(const struct tx *tx, const struct key_row *key)
 {
     return key->committed || (tx != NULL && key->writer == tx);
+}
+
+bool
+seat_is_over(const struct seat_state *state, int64_t now)
+{
+    return state->status == SEAT_HELD && !state->in_payment && state->until_us <= now;
+}
+
+/* --- checkouts and payments ------------------------------------------------- */
+
+const struct checkout_state *
+tx_sees_checkout(const struct tx *tx, const struct checkout_row *row)
+{
+    return row->writer == tx && tx != NULL ? &row->next : &row->is;
+}
+
+const struct intent_state *
+tx_sees_intent(const struct tx *tx, const struct intent_row *row)
+{
+    return row->writer == tx && tx != NULL ? &row->next : &row->is;
+}
+
+struct checkout_row *
+tx_find_checkout(const struct tx *tx, const struct uuid *id)
+{
+    struct checkout_row *row = store.checkouts;
+    while (row != NULL && !(uuid_equal(&row->id, id) && tx_sees_checkout(tx, row)->exists))
+        row = row->next_checkout;
+    return row;
+}
+
+struct intent_row *
+tx_find_intent(const struct tx *tx, const struct uuid *id)
+{
+    struct intent_row *row = store.intents;
+    while (row != NULL && !(uuid_equal(&row->id, id) && tx_sees_intent(tx, row)->exists))
+        row = row->next_intent;
+    return row;
+}
+
+struct checkout_state *
+tx_write_checkout(struct tx *tx, struct checkout_row *row)
+{
+    if (row->writer != NULL && row->writer != tx)
+        violation("a checkout is written by two at once");
+    if (row->writer == NULL)
+        row->next = row->is;
+    row->writer = tx;
+    return &row->next;
+}
+
+struct intent_state *
+tx_write_intent(struct tx *tx, struct intent_row *row)
+{
+    if (row->writer != NULL && row->writer != tx)
+        violation("a payment is settled by two at once");
+    if (row->writer == NULL)
+        row->next = row->is;
+    row->writer = tx;
+    return &row->next;
+}
+
+struct checkout_row *
+tx_add_checkout(struct tx *tx, const struct uuid *id)
+{
+    struct checkout_row *row = new_zeroed(sizeof(*row));
+
+    row->id = *id;
+    row->next_checkout = store.checkouts;
+    store.checkouts = row;
+    tx_write_checkout(tx, row)->exists = true;
+    return row;
+}
+
+struct intent_row *
+tx_add_intent(struct tx *tx, const struct uuid *id)
+{
+    struct intent_row *row = new_zeroed(sizeof(*row));
+
+    row->id = *id;
+    row->next_intent = store.intents;
+    store.intents = row;
+    tx_write_intent(tx, row)->exists = true;
+    return row;
 }
 
 /* --- living nodes --------------------------------------------------------- */

@@ -25,6 +25,7 @@ struct seat_state {
     struct uuid hold;
     char user[NAME_BYTES];
     int64_t until_us; /* 0 unless held */
+    bool in_payment;
     int64_t version;
 };
 
@@ -44,6 +45,8 @@ struct line_state {
     enum hold_status status;
     char reason[NAME_BYTES];
     int64_t ended_us; /* 0: not yet */
+    bool in_payment;
+    struct uuid checkout; /* nil: none */
 };
 
 /* One line of a hold: a row of seat_holds. */
@@ -63,6 +66,36 @@ struct key_row {
     char digest[65], type[40], body[400];
     int status;
     bool committed;
+    struct tx *writer;
+};
+
+#define HOLDS_OF_CHECKOUT 16
+
+struct checkout_state {
+    bool exists;
+    enum checkout_status status;
+    struct uuid intent; /* nil: none */
+    struct uuid holds[HOLDS_OF_CHECKOUT];
+    int hold_count;
+};
+
+struct checkout_row {
+    struct checkout_row *next_checkout;
+    struct uuid id;
+    char user[NAME_BYTES];
+    struct checkout_state is, next;
+    struct tx *writer;
+};
+
+struct intent_state {
+    bool exists;
+    enum intent_status status;
+};
+
+struct intent_row {
+    struct intent_row *next_intent;
+    struct uuid id, checkout;
+    struct intent_state is, next;
     struct tx *writer;
 };
 
@@ -92,6 +125,8 @@ struct store {
     struct history histories[SEATS_MAX];
     struct line_row *lines;
     struct key_row *keys;
+    struct checkout_row *checkouts;
+    struct intent_row *intents;
     int64_t clock_offset_us, clock_drift_ppm;
     int64_t identity;                /* which server it is */
     int64_t away_until_us;           /* nobody reaches it before */
@@ -139,6 +174,18 @@ struct line_row *tx_add_line(struct tx *tx);
 struct key_row *tx_add_key(struct tx *tx);
 bool tx_sees_key(const struct tx *tx, const struct key_row *key);
 void store_copy_name(char to[NAME_BYTES], struct slice from);
+/* NULL: there is none that it sees. */
+struct checkout_row *tx_find_checkout(const struct tx *tx, const struct uuid *id);
+struct intent_row *tx_find_intent(const struct tx *tx, const struct uuid *id);
+const struct checkout_state *tx_sees_checkout(const struct tx *tx, const struct checkout_row *row);
+const struct intent_state *tx_sees_intent(const struct tx *tx, const struct intent_row *row);
+/* Under the lock of the checkout. */
+struct checkout_state *tx_write_checkout(struct tx *tx, struct checkout_row *row);
+struct intent_state *tx_write_intent(struct tx *tx, struct intent_row *row);
+struct checkout_row *tx_add_checkout(struct tx *tx, const struct uuid *id);
+struct intent_row *tx_add_intent(struct tx *tx, const struct uuid *id);
+/* Held, and nobody may take it over. */
+bool seat_is_over(const struct seat_state *state, int64_t now);
 
 /* --- lines of holds (lines.c) --------------------------------------------- */
 
