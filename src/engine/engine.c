@@ -265,7 +265,7 @@ void_late_grant(struct engine *engine, struct op *op)
         end = op->hold->held_until;
     if (op->kind == OP_CHECKOUT_START && op->checkout != NULL)
         end = op->checkout->expires_at;
-    if (db_clock_read(engine->node->clock, mono_now(), &now, &error_us) &&
+    if (end.us < INT64_MAX && db_clock_read(engine->node->clock, mono_now(), &now, &error_us) &&
         now.us - error_us >= end.us)
         op_fail(op, HF_HOLD_EXPIRED);
 }

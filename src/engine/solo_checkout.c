@@ -287,16 +287,14 @@ judge_view(struct solo *solo)
 
 /* A run before this one may have made it. */
 static bool
-show_made(struct solo *solo, bool *made)
+show_made(struct solo *solo)
 {
     solo_send_read_checkout(solo);
     pg_tx_flush(solo->batch.worker->pg);
     if (!solo_show_checkout(solo))
         return false;
-    *made = solo->op->checkout != NULL;
-    if (!*made)
+    if (solo->op->checkout == NULL)
         op_fail(solo->op, HF_OUTCOME_UNKNOWN);
-    solo->op->status = *made ? HF_CREATED : HF_OUTCOME_UNKNOWN;
     return true;
 }
 
@@ -304,12 +302,10 @@ bool
 solo_run_checkout_start(struct solo *solo)
 {
     struct op *op = solo->op;
-    bool made;
-
     op->status = HF_CREATED;
     op->fate = FATE_ANSWER;
     if (op->may_have_run)
-        return show_made(solo, &made);
+        return show_made(solo);
     int locks = send_hold_locks(solo, SLICE_EMPTY);
     if (locks < 0)
         return false;
@@ -329,6 +325,8 @@ solo_run_checkout_start(struct solo *solo)
     if (op->fate == FATE_ANSWER && op->status == HF_CREATED)
         judge_view(solo);
     solo->writes = op->fate == FATE_ANSWER && op->status == HF_CREATED;
+    if (!solo->writes)
+        op->checkout = NULL; /* as it would have been */
     return true;
 }
 
