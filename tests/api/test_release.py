@@ -560,3 +560,22 @@ def test_an_event_that_is_cancelled_can_be_emptied(client, admin, house, watch, 
     assert released(admin, event_id=house, all=True)["seats_released"] == 1
     watch.was_released(hold, "admin_override", by=admin.user)
     check_audit(house)
+
+
+def test_releases_are_counted_by_their_reason(client, admin, node, house):
+    def counted():
+        metrics = node.metrics()
+        return {reason: (metrics[f'holdfast_releases_total{{reason="{reason}"}}'],
+                         metrics[f'holdfast_held_until_release_count{{reason="{reason}"}}'],
+                         metrics[f'holdfast_release_failures_total{{reason="{reason}"}}']) for reason in SCENARIOS}
+
+    before = counted()
+    client.cancel(client.held(house, "A-1")["hold_id"]).expect(200)
+    released(admin, hold_ids=[client.held(house, f"A-{n}", cart=f"cart-{n}")["hold_id"] for n in (2, 3)])
+    complete(client, held_checkout(client, house, "A-4")[1], "tok_declined").expect(402)
+    cancel(client, held_checkout(client, house, "A-5")[1]).expect(200)
+    wait_until(lambda: {reason: after[0] - before[reason][0] for reason, after in counted().items()} ==
+               {"ttl_expired": 0, "user_cancelled": 2, "payment_failed": 1, "admin_override": 2})
+    for reason, (done, held, failed) in counted().items():
+        assert done - before[reason][0] == held - before[reason][1]
+        assert failed == before[reason][2]
