@@ -1,8 +1,8 @@
 -- audit_find - the newest entries of a stretch of time that fit, for GET /api/admin/audit.
 --
 -- $1 text org; what must fit, null: anything: $2 text event, $3 text seat, $4 uuid hold, $5 text user, $6 audit_action
--- $7 int8 from when on, $8 int8 until when (microseconds since 1970), $9 int8 below which id an entry of that very time is
--- taken, $10 int8 how many to look at (null: all), $11 int8 how many to give
+-- $7 timestamptz from when on, $8 timestamptz until when, $9 int8 below which id an entry of that very time is taken,
+-- $10 int8 how many to look at (null: all), $11 int8 how many to give
 -- Columns: see src/api/audit_search.h. `seen` of $10: there may be newer ones than those given.
 -- Needs plans made for its values: then what is null isn't there, and months out of the stretch aren't either.
 -- Indexes: audit_log_place, _hold, _user, _seat, _action; primary key of seat_holds.
@@ -14,9 +14,9 @@ WITH found AS MATERIALIZED (
       AND ($4::uuid IS NULL OR a.hold_id = $4)
       AND ($5::text IS NULL OR a.user_id = $5)
       AND ($6::audit_action IS NULL OR a.action = $6)
-      AND a.at >= 'epoch'::timestamptz + $7::int8 * interval '1 microsecond'
-      AND a.at <= 'epoch'::timestamptz + $8::int8 * interval '1 microsecond'
-      AND (a.at < 'epoch'::timestamptz + $8::int8 * interval '1 microsecond' OR a.id < $9::int8)
+      AND a.at >= $7::timestamptz
+      AND a.at <= $8::timestamptz
+      AND (a.at < $8::timestamptz OR a.id < $9::int8)
     LIMIT $10::int8),
 newest AS MATERIALIZED (SELECT * FROM found ORDER BY at DESC, id DESC LIMIT $11::int8)
 SELECT (SELECT count(*) FROM found) AS seen, n.id, n.at, n.action, n.event_id, n.seat_id, n.area_id, n.hold_id, n.user_id,

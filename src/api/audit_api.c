@@ -44,6 +44,16 @@ struct filter {
     struct slice *value;
 };
 
+static bool
+refuse_filter(struct api_call *call, const struct filter *filter)
+{
+    if (filter->reason != NULL)
+        respond_field_error(call, filter->name, filter->reason);
+    else
+        respond_bad_id(call, filter->name);
+    return false;
+}
+
 /* False: the call is answered. */
 static bool
 read_filters(struct api_call *call, struct audit_question *question)
@@ -57,15 +67,10 @@ read_filters(struct api_call *call, struct audit_question *question)
     };
 
     for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
-        *filters[i].value = SLICE_EMPTY;
-        if (!call_query(call, filters[i].name, filters[i].value) ||
-            filters[i].is_good(*filters[i].value))
-            continue;
-        if (filters[i].reason != NULL)
-            respond_field_error(call, filters[i].name, filters[i].reason);
-        else
-            respond_bad_id(call, filters[i].name);
-        return false;
+        if (!call_query(call, filters[i].name, filters[i].value))
+            *filters[i].value = SLICE_EMPTY;
+        else if (!filters[i].is_good(*filters[i].value))
+            return refuse_filter(call, &filters[i]);
     }
     return true;
 }

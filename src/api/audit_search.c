@@ -4,10 +4,10 @@
  * The indexes say which blocks may have what fits, not in which order (0004_audit.sql); and what
  * is asked for may be rare, common, or have been common once. So:
  *
- *   a window   is looked at up to LOOK_MAX rows that fit. Fewer: these are all, in order. Else it
- *              held too many: a part of it, from its newer end, is tried.
- *   the first  is an hour. Then all that is left, which is quick for what is rare. If that holds
- *              too many, windows grow from the newest on.
+ *   a window     is looked at up to LOOK_MAX rows that fit. Fewer: these are all, in order. Else it
+ *                is thick, and its newer half comes first.
+ *   the first    is an hour. If that has something, wider ones follow; if not, all that is left,
+ *                which is quick for what is rare.
  *
  * All in one snapshot, so that no entry is given twice or left out between two windows. A page that
  * has more windows than parts is cut short; the next one goes on behind it.
@@ -17,16 +17,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "holdfast/clock.h"
 
-#define LOOK_MAX    2000
-#define WINDOW_US   (3600 * (int64_t)TIME_US_PER_S)
-#define WINDOW_STEP 8
+#define LOOK_MAX  2000
+#define WINDOW_US (3600 * (int64_t)TIME_US_PER_S)
+#define WIDEN     8
 #define WINDOW_LEAST_US                                                                            \
-    TIME_US_PER_MS /* no narrower one: all that it holds is sorted, one import's rows, say */
+    TIME_US_PER_MS /* all that a narrower one holds is sorted: one import's rows, say */
 #define WINDOW_ALL_US INT64_MAX
-#define NUMBER_BYTES  24
+#define NOTHING_THICK INT64_MIN
+#define NUMBER_BYTES  40
 
 struct search {
     struct pg *pg;
@@ -34,8 +36,10 @@ struct search {
     struct mono_time deadline;
     struct audit_found *found;
     struct audit_place before; /* what is newer has been looked at */
-    int64_t window_us;
-    bool tried_all;
+    int64_t from_us;           /* where the window begins that is looked at */
+    int64_t window_us;         /* how wide it may be */
+    int64_t thick_us;          /* something fits here, and perhaps much until `before` */
+    bool was_empty;            /* the last window */
 };
 
 /* Text parameters end with a NUL. */
@@ -68,6 +72,21 @@ set_text(struct find_params *params, int at, struct slice text)
     params->values[at] = text.len > 0 ? params->texts[at] : NULL;
 }
 
+/* Times as constants of the plan: so months out of the window aren't even planned for. */
+static void
+set_time(struct find_params *params, int at, int64_t us)
+{
+    time_t seconds = us / TIME_US_PER_S;
+    struct tm parts;
+    char text[sizeof("2026-01-31 12:34:56")] = "";
+
+    gmtime_r(&seconds, &parts);
+    strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts);
+    snprintf(params->numbers[at - P_FROM], NUMBER_BYTES, "%s.%06u+00", text,
+             (unsigned)(us % TIME_US_PER_S));
+    params->values[at] = params->numbers[at - P_FROM];
+}
+
 static void
 set_number(struct find_params *params, int at, int64_t number)
 {
@@ -83,7 +102,7 @@ still_wanted(const struct search *search)
 }
 
 static void
-fill_params(const struct search *search, int64_t from_us, struct find_params *params)
+fill_params(const struct search *search, struct find_params *params)
 {
     const struct audit_question *q = search->question;
 
@@ -93,11 +112,11 @@ fill_params(const struct search *search, int64_t from_us, struct find_params *pa
     set_text(params, P_HOLD, q->hold);
     set_text(params, P_USER, q->user);
     set_text(params, P_ACTION, q->action);
-    set_number(params, P_FROM, from_us);
-    set_number(params, P_UNTIL, search->before.at_us);
+    set_time(params, P_FROM, search->from_us);
+    set_time(params, P_UNTIL, search->before.at_us);
     set_number(params, P_ID, search->before.id);
     set_number(params, P_LOOK, LOOK_MAX);
-    if (search->window_us <= WINDOW_LEAST_US)
+    if (search->before.at_us - search->from_us <= WINDOW_LEAST_US)
         params->values[P_LOOK] = NULL;
     set_number(params, P_LIMIT, still_wanted(search));
 }
@@ -114,51 +133,80 @@ keep(struct search *search, struct pg_result **rows)
         pg_result_free(rows);
 }
 
-/* The window was looked at in full: the next one lies before it. */
-static void
-move_on(struct search *search, int64_t from_us)
+/* What is thick may be one moment with nothing around it: behind an empty half the rest is tried.
+ */
+static int64_t
+thick_window_begin(const struct search *search)
 {
-    search->before = (struct audit_place){ from_us, 0 };
-    if (!search->tried_all)
-        search->window_us = WINDOW_ALL_US;
-    else if (search->window_us <= WINDOW_ALL_US / WINDOW_STEP)
-        search->window_us *= WINDOW_STEP;
+    int64_t wide_us = search->before.at_us - search->thick_us;
+
+    if (wide_us <= WINDOW_LEAST_US)
+        return search->thick_us;
+    return search->thick_us + (search->was_empty ? 1 : wide_us / 2);
 }
 
 static void
-narrow(struct search *search)
+choose_window(struct search *search)
 {
-    search->tried_all = true; /* or would be in vain: there is too much in a part of it */
-    if (search->window_us == WINDOW_ALL_US)
-        search->window_us = WINDOW_US * WINDOW_STEP;
+    int64_t oldest_us = search->question->from_us;
+
+    if (search->thick_us != NOTHING_THICK)
+        search->from_us = thick_window_begin(search);
+    else if (search->before.at_us - oldest_us <= search->window_us)
+        search->from_us = oldest_us;
     else
-        search->window_us /= WINDOW_STEP;
+        search->from_us = search->before.at_us - search->window_us;
+}
+
+/* The window was looked at in full: the next one lies before it. */
+static void
+move_on(struct search *search, int found)
+{
+    int64_t seen_us = search->before.at_us - search->from_us;
+    bool first_is_empty = search->window_us == WINDOW_US && found == 0;
+
+    search->was_empty = found == 0;
+    search->before = (struct audit_place){ search->from_us, 0 };
+    if (search->from_us <= search->thick_us)
+        search->thick_us = NOTHING_THICK;
+    if (first_is_empty || seen_us >= WINDOW_ALL_US / WIDEN)
+        search->window_us = WINDOW_ALL_US;
+    else
+        search->window_us = (seen_us + 1) * WIDEN;
+}
+
+/* More fits than was looked at. The newest of that isn't the newest of all, but a mark on the way.
+ */
+static void
+narrow(struct search *search, const struct pg_result *rows)
+{
+    int64_t newest_us = pg_get_time(rows, 0, AC_AT).us;
+
+    search->was_empty = false;
+    search->thick_us = newest_us < search->before.at_us ? newest_us : search->from_us;
 }
 
 static enum pg_outcome
 look(struct search *search)
 {
-    int64_t oldest_us = search->question->from_us;
-    bool to_the_end = search->before.at_us - oldest_us <= search->window_us;
-    int64_t from_us = to_the_end ? oldest_us : search->before.at_us - search->window_us;
     struct find_params params;
     struct pg_result *rows = NULL;
 
-    fill_params(search, from_us, &params);
+    choose_window(search);
+    fill_params(search, &params);
     enum pg_outcome outcome = pg_run_text(search->pg, pg_report_text(REPORT_AUDIT_FIND), P_COUNT,
                                           params.values, search->deadline, &rows);
     if (outcome != PG_DONE)
         return outcome;
-    if (pg_rows(rows) > 0 && pg_get_int(rows, 0, AC_SEEN) == LOOK_MAX &&
-        params.values[P_LOOK] != NULL) {
+    if (pg_rows(rows) > 0 && params.values[P_LOOK] != NULL &&
+        pg_get_int(rows, 0, AC_SEEN) == LOOK_MAX) {
+        narrow(search, rows);
         pg_result_free(&rows);
-        if (to_the_end && search->window_us != WINDOW_ALL_US) /* what is left is less than that */
-            search->window_us = search->before.at_us - oldest_us;
-        narrow(search);
-        return PG_DONE;
+    } else {
+        int found = pg_rows(rows);
+        keep(search, &rows);
+        move_on(search, found);
     }
-    keep(search, &rows);
-    move_on(search, from_us);
     return PG_DONE;
 }
 
@@ -194,7 +242,8 @@ audit_search(struct pg *pg, const struct audit_question *question, struct mono_t
                              .deadline = deadline,
                              .found = found,
                              .before = question->before,
-                             .window_us = WINDOW_US };
+                             .window_us = WINDOW_US,
+                             .thick_us = NOTHING_THICK };
 
     memset(found, 0, sizeof(*found));
     enum pg_outcome outcome = begin(pg, deadline);
