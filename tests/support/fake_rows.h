@@ -16,7 +16,7 @@
 
 #include "holdfast/cold.h"
 
-#define FAKE_COLUMNS_MAX 32
+#define FAKE_COLUMNS_MAX 40
 #define FAKE_PG_EPOCH_US (946684800LL * 1000000)
 
 static const struct {
