@@ -16,7 +16,7 @@
 #define LOOK_US     (200 * TIME_US_PER_MS)
 #define SOON_US     (20 * TIME_US_PER_MS) /* when what was seen waits for older transactions only */
 #define PURGE_US    (10 * (int64_t)TIME_US_PER_S)
-#define NUMBERS_US  (5 * (int64_t)TIME_US_PER_S)
+#define NUMBERS_US  (15 * (int64_t)TIME_US_PER_S) /* counting takes as long as much waits */
 #define REPLAN_US   (10 * (int64_t)TIME_US_PER_S) /* plans made on small tables are ruinous later */
 #define CONNECT_US  (1 * (int64_t)TIME_US_PER_S)
 #define STOP_US     (1 * (int64_t)TIME_US_PER_S)

@@ -12,8 +12,9 @@
 #include "delivery_internal.h"
 #include "holdfast/metrics.h"
 
-#define ANSWER_BYTES_MAX (64 * 1024) /* nobody reads it: a receiver that says more is cut off */
-#define ERROR_BYTES      CURL_ERROR_SIZE
+#define ANSWER_BYTES_MAX                                                                           \
+    (64 * 1024) /* with its header; nobody reads it: who says more is cut off */
+#define ERROR_BYTES CURL_ERROR_SIZE
 
 struct transfer *
 transfer_new(enum channel channel, struct slice org, struct slice subject, struct slice event)
@@ -94,6 +95,8 @@ prepare_common(struct delivery *delivery, struct transfer *transfer)
            curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->curl_error) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_answer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, drop_answer) == CURLE_OK &&
+           curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, transfer) == CURLE_OK;
 }

@@ -1,5 +1,6 @@
 """/api/admin/webhooks: who may hear of an organization's events, what is told and what never."""
 
+import contextlib
 import json
 
 import psycopg2
@@ -248,6 +249,44 @@ def test_a_redirect_is_a_failure_and_is_not_followed(admin, client, event, recei
     assert {call.path for call in receiver.calls} == {"/hook"}
     shown = admin.get(WEBHOOKS).expect(200).json
     assert "302" in shown["error"] and TIME.fullmatch(shown["failing_since"])
+
+
+def test_an_answer_without_an_end_is_cut_off(admin, client, event, receiver, node):
+    """A consumer that says yes and then goes on talking was told, and nobody listens to the rest."""
+    said = []
+
+    def talk(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(65536 * b"x")
+                said.append(65536)
+
+    receiver.behave(lambda call: talk(call.connection))
+    put_webhook(admin, receiver).expect(201)
+    client.held(event, "A-1")
+    wait_until(lambda: admin.get(WEBHOOKS).expect(200).json["waiting"] == 0 and said, 10)
+    assert len(receiver.calls) == 1
+    wait_until(lambda: "failing_since" not in admin.get(WEBHOOKS).json)
+
+
+def test_a_header_without_an_end_is_cut_off(admin, client, event, receiver):
+    said = []
+
+    def talk(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        with contextlib.suppress(OSError):
+            while sum(said) < 1 << 30:
+                connection.sendall(b"X-More: " + 8000 * b"x" + b"\r\n")
+                said.append(8010)
+
+    receiver.behave(lambda call: talk(call.connection))
+    put_webhook(admin, receiver).expect(201)
+    client.held(event, "A-1")
+    wait_until(lambda: receiver.calls, 10)
+    receiver.behave("take")
+    wait_until(lambda: admin.get(WEBHOOKS).expect(200).json["waiting"] == 0, 10)
+    assert sum(said) < 16 << 20  # what sockets hold, and little more
 
 
 def test_what_nobody_took_is_listed_and_told_again_under_its_id(admin, client, event, receiver):

@@ -2,7 +2,7 @@
 
     with Receiver() as receiver:
         put_webhook(admin, receiver)               # or admin.put("/api/admin/webhooks", {"url": receiver.url})
-        receiver.behave("fail")                    # "take" (200), "fail" (500), "hang", "slow", or a function(call) -> status
+        receiver.behave("fail")                    # "take" (200), "fail" (500), "hang", "slow", or a function(call) -> status (None: it has answered itself)
         receiver.await_events(lambda events: ...)
         assert receiver.events == [...]            # of calls that it took, repeats and all, in order of arrival
 """
@@ -19,7 +19,7 @@ from support.waiting import wait_until
 SECRET = "the-consumers-own-secret"
 SLOW_S = 0.3
 
-Call = collections.namedtuple("Call", "path headers body at")
+Call = collections.namedtuple("Call", "path headers body at connection")
 
 
 class Receiver:
@@ -36,7 +36,7 @@ class Receiver:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                status = receiver._answer(Call(self.path, self.headers, body, time.monotonic()))
+                status = receiver._answer(Call(self.path, self.headers, body, time.monotonic(), self.connection))
                 if status is None:
                     self.close_connection = True
                     return
@@ -82,7 +82,7 @@ class Receiver:
         if behaviour == "slow":
             time.sleep(SLOW_S)
         status = behaviour(call) if callable(behaviour) else 500 if behaviour == "fail" else 200
-        if status // 100 == 2:
+        if status is not None and status // 100 == 2:
             with self._lock:
                 self.events += json.loads(call.body)["events"]
         return status
