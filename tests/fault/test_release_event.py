@@ -13,7 +13,7 @@ import pytest
 
 from support.client import Client, seat
 from support.house import LONG, House
-from support.releases import hold_all, release, released
+from support.releases import TIME_S, hold_all, release, released
 from support.swarm import Swarm, allow_descriptors, drive, hold_shot, pause, shot
 from support.tables import query, seat_statuses
 from support.waiting import wait_until
@@ -229,7 +229,7 @@ class Asked:
 
     def answer(self):
         try:
-            return self._future.result(timeout=120)
+            return self._future.result(timeout=2 * TIME_S)
         except (OSError, http.client.HTTPException):
             return None
         finally:

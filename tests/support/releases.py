@@ -17,8 +17,11 @@ SCENARIOS = {"ttl_expired": "ttl_expiration", "user_cancelled": "user_cancellati
 USER_AGENT = "box office 1.0"
 
 
+TIME_S = 300  # a big one on a busy machine
+
+
 def release(admin, **what):
-    return admin.post("/api/admin/seats/release", what, headers={"User-Agent": USER_AGENT})
+    return admin.post("/api/admin/seats/release", what, headers={"User-Agent": USER_AGENT}, timeout=TIME_S)
 
 
 def released(admin, **what):
