@@ -94,6 +94,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Since when the log is whole: '-infinity' until its first month was dropped. verify judges no event that is older.
+CREATE FUNCTION audit_log_begins() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN bool_or(pg_get_expr(c.relpartbound, c.oid) LIKE '%MINVALUE%') THEN '-infinity'::timestamptz
+        ELSE min(to_date(right(c.relname, 7), 'YYYY_MM')::timestamp AT TIME ZONE 'UTC') END
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'audit_log'::regclass AND c.relname ~ '^audit_log_\d{4}_\d{2}$'
+$$;
+
 DO $$
 DECLARE
     part text := 'audit_log_' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY_MM');
