@@ -17,13 +17,24 @@ write_head(struct json_writer *w, const char *status, const struct checkout_view
     json_field_uuid(w, "checkout_id", &checkout->checkout_id);
 }
 
+/* Hold i of the checkout; NULL: it was transferred away, and is another user's to see. */
+static const struct hold_view *
+hold_shown(const struct checkout_view *checkout, int i)
+{
+    const struct hold_view *hold = checkout->holds[i];
+
+    return slice_equal(hold->user, checkout->user) ? hold : NULL;
+}
+
 static void
 write_tickets(struct json_writer *w, const struct checkout_view *checkout)
 {
     json_name(w, "tickets");
     json_array_begin(w);
-    for (int i = 0; i < checkout->hold_count; i++)
-        hold_json_tickets(w, checkout->holds[i]);
+    for (int i = 0; i < checkout->hold_count; i++) {
+        if (hold_shown(checkout, i) != NULL)
+            hold_json_tickets(w, checkout->holds[i]);
+    }
     json_array_end(w);
 }
 
@@ -56,8 +67,10 @@ write_holds(struct json_writer *w, const struct checkout_view *checkout)
 {
     json_name(w, "holds");
     json_array_begin(w);
-    for (int i = 0; i < checkout->hold_count; i++)
-        hold_json_write(w, checkout->holds[i]);
+    for (int i = 0; i < checkout->hold_count; i++) {
+        if (hold_shown(checkout, i) != NULL)
+            hold_json_write(w, checkout->holds[i]);
+    }
     json_array_end(w);
 }
 
@@ -90,7 +103,7 @@ checkout_json_whole(struct json_writer *w, const void *view)
 static bool
 was_released(const struct hold_view *hold)
 {
-    return hold->status == HOLD_CANCELLED;
+    return hold != NULL && hold->status == HOLD_CANCELLED;
 }
 
 /* How many seats. */
@@ -144,12 +157,12 @@ checkout_json_cancelled(struct json_writer *w, const void *view)
     json_name(w, "released_seats");
     json_array_begin(w);
     for (int i = 0; i < checkout->hold_count; i++)
-        count += write_released_seats(w, checkout->holds[i]);
+        count += write_released_seats(w, hold_shown(checkout, i));
     json_array_end(w);
     json_name(w, "released_areas");
     json_array_begin(w);
     for (int i = 0; i < checkout->hold_count; i++)
-        count += write_released_areas(w, checkout->holds[i]);
+        count += write_released_areas(w, hold_shown(checkout, i));
     json_array_end(w);
     json_field_int(w, "released_count", count);
     json_field_text(w, "message", SLICE_LITERAL(CANCELLED_MESSAGE));

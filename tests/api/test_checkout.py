@@ -170,6 +170,16 @@ def test_who_may_read_it(client, other, admin, node, event):
     check_problem(client.get("/api/checkouts/no-uuid"), "checkout_not_found")
 
 
+def test_a_hold_that_was_given_away_is_its_new_owners_to_see(client, other, event):
+    kept, given_away = client.held(event, "A-1", cart="c1"), client.held(event, "A-2", cart="c2")
+    checkout = started(client, event)
+    client.post(f"/api/holds/{given_away['hold_id']}/transfer", {"to_user_id": other.user}).expect(200)
+    assert [hold["hold_id"] for hold in read(client, checkout)["holds"]] == [kept["hold_id"]]
+    check_problem(complete(client, checkout), "not_hold_owner")
+    assert [seat["seat_id"] for seat in cancel(client, checkout).expect(200).json["released_seats"]] == ["A-1"]
+    assert other.get_hold(given_away["hold_id"]).expect(200).json["status"] == "active"
+
+
 # --- completed -----------------------------------------------------------------------------------------------
 
 
