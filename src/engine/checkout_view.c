@@ -125,7 +125,7 @@ sum_holds(struct checkout_view *view)
         const struct hold_view *hold = view->holds[i];
         if (hold->held_until.us < view->expires_at.us)
             view->expires_at = hold->held_until;
-        payable = payable && hold->status == HOLD_ACTIVE;
+        payable = payable && hold->status == HOLD_ACTIVE && slice_equal(hold->user, view->user);
         amount += price_of(hold);
     }
     if (payable)
