@@ -17,6 +17,7 @@
 #define PURGE_ROWS    5000
 #define LEASE_MORE_US (5 * (int64_t)TIME_US_PER_S) /* beside twice delivery_timeout, to settle */
 #define PAUSE_MAX_US  (3600 * (int64_t)TIME_US_PER_S)
+#define TRIMS_AT_ONCE 20
 #define DOUBLINGS_MAX 24
 
 static struct mono_time
@@ -365,7 +366,8 @@ delivery_settle(struct delivery *delivery)
 /* --- forget
  * ------------------------------------------------------------------------------------------ */
 
-static void
+/* True: the next organization may have too much as well. */
+static bool
 trim(struct delivery *delivery)
 {
     struct pg_params params;
@@ -382,7 +384,9 @@ trim(struct delivery *delivery)
         LOG_EVENT(LOG_WARN, "outbox_full", log_slice("org", pg_get_text(rows, row, 0)),
                   log_int("gone", gone), log_int("untold", untold));
     }
+    bool trimmed = rows != NULL && pg_rows(rows) > 0;
     pg_result_free(&rows);
+    return trimmed;
 }
 
 static void
@@ -421,7 +425,8 @@ purge_dead(struct delivery *delivery)
 void
 delivery_purge(struct delivery *delivery)
 {
-    trim(delivery);
+    for (int i = 0; i < TRIMS_AT_ONCE && trim(delivery); i++)
+        ;
     purge(delivery, STATEMENT_PURGE_OUTBOX);
     purge(delivery, STATEMENT_PURGE_TOLD);
     purge_dead(delivery);
