@@ -28,15 +28,16 @@ NODE_SETTINGS = {"request_timeout": "30s", "webhook_secret": "a secret between u
 NOBODY_SWEEPS = {"reaper_interval_ms": 600_000}
 
 EDGES = 2000 if LONG else 200  # the race of the start; the issue's number
-OTHER_EDGES = 1000 if LONG else 120
-PAIRS = 1000 if LONG else 200
+OTHER_EDGES = 1000 if LONG else 100
+PAIRS = 1000 if LONG else 100
 LANES = 20
 A_SECOND = 40  # so many ends
 SEATS_EACH = 3
 PRICE = 1500
-SOON_S = 3.0  # what is over can be held by others within this, on a machine that is busy with much else
+SOON_S = 3.0  # whoever asks so long after a hold's end is not refused any more because of it
+PATIENCE_S = 30.0  # but on a busy machine it may be long until somebody asks
 RIVALS_EARLY_S = 0.1
-LEAD_MAX_S = 0.2  # no way to the database takes longer
+AIM_S = 1.0  # no way to the database takes longer
 EXTENDED_S = 300
 
 
@@ -61,21 +62,30 @@ def said(answer):
 
 
 class Aim:
-    """When to send what is to be judged at a certain instant: it learns how long the way takes from what came of it."""
+    """When to send what is to be judged at a certain instant. The way there takes about half of what an answer takes;
+    what came of the rounds before corrects that: further and further while it errs to one side, then closer."""
 
     def __init__(self, seed):
         self._draw = random.Random(seed)
-        self._lead_s, self._step_s, self._last = 0.003, 0.001, None
+        self._answer_s = 0.004  # how long one takes these days
+        self._shift_s, self._step_s, self._last = 0.0, 0.001, None
 
     def wait(self, end_s):
         """Until 5 ms before or after the instant, by the database's clock, which is this machine's."""
-        yield pause(max(0.0, end_s - 2 * LEAD_MAX_S - time.time()))  # what it has learnt by then counts
-        yield pause(max(0.0, end_s - self._lead_s + self._draw.uniform(-0.005, 0.005) - time.time()))
+        yield pause(max(0.0, end_s - AIM_S - time.time()))
+        aside_s = self._draw.uniform(-0.005, 0.005)
+        while (left_s := end_s + aside_s - self._early_s() - time.time()) > 0:
+            yield pause(min(left_s, 0.02))  # what it has learnt meanwhile counts
+
+    def _early_s(self):
+        return min(AIM_S, max(0.0, self._answer_s / 2 + self._shift_s))
+
+    def took(self, seconds):
+        self._answer_s += (seconds - self._answer_s) / 4
 
     def learn(self, in_time):
-        """Further and further while it errs to one side, then closer and closer."""
-        self._step_s = min(0.04, max(0.0004, self._step_s * (1.5 if in_time == self._last else 0.5)))
-        self._lead_s = min(LEAD_MAX_S, self._lead_s + (-self._step_s if in_time else self._step_s))
+        self._step_s = min(0.1, max(0.0004, self._step_s * (1.5 if in_time == self._last else 0.5)))
+        self._shift_s += -self._step_s if in_time else self._step_s
         self._last = in_time
 
 
@@ -89,14 +99,15 @@ class Round:
         self.holds, self.checkout = [], None
         self.end_s = None  # when the first of its holds is over
         self.answer, self.answered_s = None, None
-        self.taken = {}  # seat -> (the rival's hold, when he heard of it)
+        self.taken = {}  # seat -> the rival's hold
+        self.refused = []  # (seat, when it was asked for, when that was refused)
         self.heard = collections.Counter()  # what rivals were told
 
     def owner_lost(self):
         return self.answer is not None and self.answer.status >= 400
 
     def free_by(self, seat_id):
-        """When a rival must have this seat at the latest, after the owner's refusal and the end of its own hold."""
+        """From when on a rival is not refused this seat: after the owner's refusal and the end of its own hold."""
         ends = [seconds_of(hold["expires_at"]) for hold in [*holds_of_checkout(self), *self.holds]
                 if seat_id in {each["seat_id"] for each in hold["seats"]}]
         return max(self.answered_s, ends[0]) + SOON_S
@@ -136,9 +147,11 @@ class Edge:
             yield pause(0.02)
         a_shot = self.act(user.at(self.nodes[this.number % len(self.nodes)]), this)
         yield from self.aim.wait(this.end_s)
+        asked_s = time.time()
         answer = yield a_shot
         this.answered_s = time.time()
         this.answer = answer
+        self.aim.took(this.answered_s - asked_s)
         self.aim.learn(in_time=answer.status < 300)
 
     def rival(self, this, which):
@@ -152,18 +165,21 @@ class Edge:
         while not last_look:
             last_look = this.answer is not None and (
                 not this.owner_lost() or len(this.taken) == len(order) or
-                time.time() > max(map(this.free_by, this.seats)))
+                time.time() > this.answered_s + PATIENCE_S)
             for seat_id in order:
                 if seat_id not in this.taken:
                     yield from self.try_seat(user, this, seat_id)
             yield pause(0.0 if time.time() < this.end_s + 0.02 else 0.02)
 
     def try_seat(self, user, this, seat_id):
+        asked_s = time.time()
         answer = yield hold_shot(user, self.event, seat_id, cart=seat_id)
         this.heard[said(answer)] += 1
-        if answer.status == 201:
+        if answer.status != 201:
+            this.refused.append((seat_id, asked_s, time.time()))
+        else:
             assert seat_id not in this.taken, f"{seat_id}: {this.taken[seat_id]} and {answer!r}"
-            this.taken[seat_id] = (answer.json["hold_id"], time.time())
+            this.taken[seat_id] = answer.json["hold_id"]
 
     def conductor(self, before):
         while self.prepared < len(self.rounds):
@@ -211,20 +227,22 @@ class Stories:
 
 
 def assert_rivals_have(this, stories, keeps=()):
-    """Every seat that the owner doesn't keep: he had it, it ended, a rival holds it and was told so, soon."""
+    """Every seat that the owner doesn't keep: he had it, it ended, a rival holds it and was told so."""
     owned = {hold["hold_id"] for hold in this.holds}
     for seat_id in this.seats:
         if seat_id in keeps:
             continue
         assert seat_id in this.taken, f"neither had {seat_id} after {this.answer!r}: {this.heard}"
-        hold_id, when = this.taken[seat_id]
-        assert when <= this.free_by(seat_id), f"{seat_id} was {when - this.free_by(seat_id) + SOON_S:.3f} s late"
+        hold_id = this.taken[seat_id]
         row, entries = stories.rows[seat_id], stories.entries[seat_id]
         assert (row.status, row.hold_id) == ("held", hold_id), row
         *_, last, released, held = entries
         assert (released.action, released.reason) == ("seat_released", "ttl_expired") and released.hold_id in owned
         assert released.at >= last.held_until, entries
         assert (held.action, held.hold_id) == ("seat_held", hold_id)
+        late = [asked_s - this.free_by(seat_id) + SOON_S for refused, asked_s, answered_s in this.refused
+                if refused == seat_id and asked_s > this.free_by(seat_id) and answered_s < held.at.timestamp()]
+        assert not late, f"{seat_id} was nobody's, and refused {max(late):.3f} s after it was over"
     for hold in this.holds:
         for line in stories.lines[hold["hold_id"]]:
             if line.seat_id not in keeps:
@@ -240,7 +258,7 @@ def both_ways(rounds, told):
     """The race was one: it went either way."""
     seen = collections.Counter(said(this.answer) for this in rounds)
     assert set(seen) == told, seen
-    assert min(seen.values()) >= len(rounds) // 20, f"it was no race: {seen}"
+    assert min(seen.values()) >= len(rounds) // 50, f"it was no race: {seen}"
 
 
 # --- the start at the end of the hold: 14:59 -----------------------------------------------------------------------

@@ -184,6 +184,7 @@ class Buyer:
         if answer is not None and answer.code in ("hold_expired", "hold_not_active", "not_hold_owner"):
             self.holds.pop(about.get("hold"), None)
         self.learn(answer)
+        return answer
 
     def learn(self, answer):
         if answer is None or answer.status not in (200, 201):
@@ -321,7 +322,7 @@ class Buyer:
         method = draw.choices(list(METHODS), list(METHODS.values()))[0]
         key = f"key-{draw.getrandbits(60):x}" if draw.random() < 0.3 else None
         answer = yield from self.at_checkout(draw, node, checkout_id, "complete", "POST", "/complete",
-                                             {"payment_method": method}, key=key, method=method)
+                                             {"payment_method": method}, key=key, card=method)
         if answer is None or answer.code in ("payment_unavailable", "outcome_unknown", "store_unavailable"):
             return
         if answer.status == 202:
