@@ -97,6 +97,13 @@ void feed_free(struct feed **feed);
 /* This node has joined as `incarnation`: its records count from 1. Before, feed_tell only moves
  * memory. Called once more if the node had to join again under another incarnation. */
 void feed_start(struct feed *feed, int64_t incarnation);
+/*
+ * After feed_start: an incarnation that this node never heard left cleanly so long ago, having told
+ * `last` records. Who has them all can be resumed here, if his position is younger than this node.
+ */
+void feed_adopt(struct feed *feed, int64_t incarnation, uint64_t last, int64_t age_us);
+/* The number of this node's last record. */
+uint64_t feed_last(struct feed *feed);
 
 /* --- this node's changes ----------------------------------------------------------- */
 

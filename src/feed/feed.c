@@ -304,6 +304,29 @@ feed_part(struct feed *feed, int64_t incarnation)
     lock_drop(&feed->lock);
 }
 
+/* What it told is in no log of ours: that breaks with every position from before this node came. */
+void
+feed_adopt(struct feed *feed, int64_t incarnation, uint64_t last, int64_t age_us)
+{
+    struct feed_log old = { 0 };
+
+    lock_take(&feed->lock);
+    if (feed_position_find(&feed->now, incarnation) < 0 && feed->now.count < FEED_NODES_MAX / 2 &&
+        begin_locked(feed, (struct feed_mark){ incarnation, last }, &old))
+        feed->known[feed_position_find(&feed->now, incarnation)].gone.us = mono_now().us - age_us;
+    lock_drop(&feed->lock);
+    log_fini(&old);
+}
+
+uint64_t
+feed_last(struct feed *feed)
+{
+    lock_take(&feed->lock);
+    uint64_t last = number_locked(feed);
+    lock_drop(&feed->lock);
+    return last;
+}
+
 void
 feed_lose(struct feed *feed, int64_t incarnation)
 {

@@ -15,10 +15,11 @@
 #include "holdfast/metrics.h"
 #include "upkeep_internal.h"
 
-#define WATCH_US    (2500 * (int64_t)TIME_US_PER_MS) /* two heartbeats, and half of one to be late */
-#define LOOK_US     (100 * TIME_US_PER_MS)
-#define JOIN_US     (5 * (int64_t)TIME_US_PER_S)
-#define PATIENCE_US (20 * (int64_t)TIME_US_PER_S)
+#define WATCH_US     (2500 * (int64_t)TIME_US_PER_MS) /* two heartbeats, and half of one to be late */
+#define LOOK_US      (100 * TIME_US_PER_MS)
+#define JOIN_US      (5 * (int64_t)TIME_US_PER_S)
+#define DEPARTED_MAX 16 /* whom positions may name beside the living */
+#define PATIENCE_US  (20 * (int64_t)TIME_US_PER_S)
 
 /* --- joining -------------------------------------------------------------------- */
 
@@ -126,6 +127,29 @@ presence_join(struct upkeep *upkeep, char *error, size_t error_bytes)
     return false;
 }
 
+/* --- who was there ---------------------------------------------------------------- */
+
+/* Columns of read_departed. */
+enum { DEPARTED, RECORDS, AGE };
+
+void
+presence_know_departed(struct upkeep *upkeep)
+{
+    struct mono_time deadline = { mono_now().us + UPKEEP_STATEMENT_US };
+    struct pg_params params;
+    struct pg_result *rows = NULL;
+
+    pg_params_init(&params);
+    pg_param_int4(&params, DEPARTED_MAX);
+    if (!pg_ready_until(upkeep->pg, deadline) ||
+        pg_run(upkeep->pg, STATEMENT_READ_DEPARTED, &params, deadline, &rows) != PG_DONE)
+        return; /* whoever names them begins anew */
+    for (int row = 0; row < pg_rows(rows); row++)
+        feed_adopt(upkeep->node->feed, pg_get_int(rows, row, DEPARTED),
+                   (uint64_t)pg_get_int(rows, row, RECORDS), pg_get_int(rows, row, AGE));
+    pg_result_free(&rows);
+}
+
 /* --- who else is there ------------------------------------------------------------ */
 
 /* Columns of node_heartbeat. */
@@ -217,6 +241,7 @@ presence_leave(struct upkeep *upkeep)
     pg_params_init(&params);
     pg_param_text(&params, slice_of(upkeep->node->id));
     pg_param_int8(&params, upkeep->incarnation);
+    pg_param_int8(&params, (int64_t)feed_last(upkeep->node->feed));
     if (!pg_ready_until(upkeep->pg, deadline) ||
         pg_run(upkeep->pg, STATEMENT_NODE_LEAVE, &params, deadline, NULL) != PG_DONE)
         LOG_EVENT(LOG_WARN, "row_left_behind", log_text("error", pg_last_error(upkeep->pg)));

@@ -182,6 +182,7 @@ bool
 upkeep_start(struct upkeep *upkeep)
 {
     hf_assert(upkeep->node->fanout != NULL);
+    presence_know_departed(upkeep);
     return thread_start(&upkeep->thread, STACK_BYTES, upkeep_main, upkeep);
 }
 

@@ -58,6 +58,8 @@ HF_MUST_CHECK bool presence_join(struct upkeep *upkeep, char *error, size_t erro
 /* Says that this node lives, and learns who else does. */
 void presence_heartbeat(struct upkeep *upkeep);
 void presence_leave(struct upkeep *upkeep);
+/* Tells the feed who left before this node came. */
+void presence_know_departed(struct upkeep *upkeep);
 
 /* --- expiry.c ------------------------------------------------------------------ */
 

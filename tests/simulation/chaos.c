@@ -316,7 +316,7 @@ rival_stays(int64_t end_us)
             rival_acts();
     }
     if (!chance_one_in(3)) /* else it died, and its row with it after 10 s */
-        nodes_leave(RIVAL, incarnation);
+        nodes_leave(RIVAL, incarnation, 0);
     trace("rival: gone");
 }
 

@@ -323,8 +323,25 @@ read_node(const struct call *call)
 static struct pg_result *
 node_leave(const struct call *call)
 {
-    nodes_leave(call_text(call, 0, 0).ptr, call_number(call, 1, 0));
+    nodes_leave(call_text(call, 0, 0).ptr, call_number(call, 1, 0), call_number(call, 2, 0));
     return rows_new(1);
+}
+
+static struct pg_result *
+read_departed(const struct call *call)
+{
+    enum { INCARNATION, RECORDS, AGE, COLUMNS };
+    struct departed_row departed[NODES_MAX];
+    struct pg_result *rows = rows_new(COLUMNS);
+    int count = nodes_departed(departed, (int)call_number(call, 0, 0));
+
+    for (int i = 0; i < count; i++) {
+        rows_add(rows);
+        rows_number(rows, INCARNATION, departed[i].incarnation);
+        rows_number(rows, RECORDS, departed[i].records);
+        rows_number(rows, AGE, store_now() - departed[i].left_at);
+    }
+    return rows;
 }
 
 /* --- which is which ------------------------------------------------------- */
@@ -377,6 +394,8 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
         return read_node(call);
     case STATEMENT_NODE_LEAVE:
         return node_leave(call);
+    case STATEMENT_READ_DEPARTED:
+        return read_departed(call);
     case STATEMENT_READ_CLOCK:
         return one_number(store_now());
     case STATEMENT_TAKE_DUE_INTENTS: /* nobody pays */

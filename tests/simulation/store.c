@@ -12,6 +12,7 @@
 #include "sim.h"
 
 #define NODE_LIFE_US (10 * S)
+#define DEPARTED_US  (600 * (int64_t)S)
 #define WRITES_MAX   64
 #define DB_EPOCH_US  (INT64_C(1780000000) * S)
 
@@ -50,6 +51,7 @@ static struct tx *open_txs;
 static struct batch_row *batches;
 static struct key_lock *key_locks;
 static struct node_row nodes[NODES_MAX];
+static struct departed_row departed[NODES_MAX]; /* the last one first */
 static int64_t incarnations;
 static char changed; /* the channel of whoever waits for a transaction's end */
 
@@ -585,12 +587,28 @@ nodes_beside(const char *name, struct node_row others[NODES_MAX])
 }
 
 void
-nodes_leave(const char *name, int64_t incarnation)
+nodes_leave(const char *name, int64_t incarnation, int64_t records)
 {
     struct node_row *row = find_node(name);
 
-    if (row != NULL && row->incarnation == incarnation)
-        *row = (struct node_row){ .incarnation = 0 };
+    if (row == NULL || row->incarnation != incarnation)
+        return;
+    *row = (struct node_row){ .incarnation = 0 };
+    memmove(&departed[1], &departed[0], sizeof(departed) - sizeof(departed[0]));
+    departed[0] = (struct departed_row){ incarnation, records, store_now() };
+}
+
+int
+nodes_departed(struct departed_row rows[NODES_MAX], int most)
+{
+    int count = 0;
+
+    while (count < most && count < NODES_MAX && departed[count].incarnation != 0 &&
+           departed[count].left_at > store_now() - DEPARTED_US) {
+        rows[count] = departed[count];
+        count++;
+    }
+    return count;
 }
 
 int64_t

@@ -217,6 +217,10 @@ struct node_row {
     int64_t incarnation, heartbeat_us;
 };
 
+struct departed_row {
+    int64_t incarnation, records, left_at;
+};
+
 int64_t nodes_draw(void);   /* the next incarnation */
 int64_t nodes_newest(void); /* the last that was drawn */
 /* 0: another living node has this name. */
@@ -225,7 +229,9 @@ int64_t nodes_join(const char *name, int64_t stood_still_us);
 bool nodes_beat(const char *name, int64_t incarnation);
 /* The others; how many. */
 int nodes_beside(const char *name, struct node_row others[NODES_MAX]);
-void nodes_leave(const char *name, int64_t incarnation);
+void nodes_leave(const char *name, int64_t incarnation, int64_t records);
+/* Those that left within ten minutes, the last ones first; how many, `most` (up to NODES_MAX). */
+int nodes_departed(struct departed_row departed[NODES_MAX], int most);
 int64_t nodes_heartbeat_of(const char *name); /* 0: no such row */
 
 #endif

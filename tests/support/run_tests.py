@@ -23,11 +23,6 @@ from support import servers, supervise  # noqa: E402
 TESTS = servers.CLONE / "tests"
 CMOCKA_COUNT = re.compile(r"\[  (PASSED|FAILED)  \] (\d+) test")
 SANITIZER_REPORT = re.compile(r"(ERROR|WARNING): (Address|Leak|Thread|Memory)Sanitizer|runtime error:")
-SANITIZER_OPTIONS = {
-    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
-    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "second_deadlock_stack=1",
-}
 LANES = {"api": ["api", "laws", "checker"], "fault": ["fault"]}
 # Hung tests must not hang the run. Sanitizers make everything several times slower.
 PYTEST_LIMIT_S = {"": 25 * 60, "address": 45 * 60, "thread": 60 * 60}
@@ -50,16 +45,16 @@ def main():
 def run_all(build):
     sanitizer = sanitizer_of(build)
     wrapper = sanitizer_wrapper(sanitizer)
-    counts = [run_ctest(build, wrapper, CTEST_LIMIT_S[sanitizer])]
     limit_s = PYTEST_LIMIT_S[sanitizer]
     everything = [folder for folders in LANES.values() for folder in folders]
     # Tests empty their Redis: on one that was given, they run one after the other.
     lanes = {"all": everything} if os.environ.get("REDIS_URL") else LANES
     with contextlib.ExitStack() as stack:
         environments = {name: test_environment(build, stack.enter_context(servers.Workplace.any("test"))) for name in lanes}
+        some = next(iter(environments.values()))
+        counts = [run_ctest(build, wrapper, some, CTEST_LIMIT_S[sanitizer])]
         counts += run_lanes([Lane(build, name, folders, "not alone", environments[name]) for name, folders in lanes.items()],
                             wrapper, limit_s)
-        some = next(iter(environments.values()))
         counts += run_lanes([Lane(build, "alone", everything, "alone", some)], wrapper, limit_s)
         reports = sum(sanitizer_reports(pathlib.Path(each["HOLDFAST_TEST_LOGS"])) for each in environments.values())
     return sum(passed for passed, _ in counts), sum(failed for _, failed in counts) + reports
@@ -90,19 +85,21 @@ def test_environment(build, place):
         "HOLDFAST_TEST_DATABASE_URL": database_url,
         "HOLDFAST_TEST_REDIS_URL": redis_url,
         "HOLDFAST_TEST_LOGS": str(logs),
-        **SANITIZER_OPTIONS,
+        "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "TSAN_OPTIONS": "second_deadlock_stack=1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
-def run_ctest(build, wrapper, limit_s):
+def run_ctest(build, wrapper, environment, limit_s):
     """(passed, failed) in cases of the unit tests, or in programs where one says no number."""
     report = build / "ctest.xml"
     report.unlink(missing_ok=True)
     supervise.run([*wrapper, "ctest", "--test-dir", build, "--output-on-failure", "--timeout", "120",
                    "--parallel", str(len(os.sched_getaffinity(0))),
                    "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
-                   "--output-junit", report], limit_s, env=os.environ | SANITIZER_OPTIONS)
+                   "--output-junit", report], limit_s, env=environment)
     if not report.exists():
         return 0, 1
     passed = failed = 0

@@ -445,6 +445,20 @@ one_that_left_cleanly_stays_in_positions(void **state)
 }
 
 static void
+one_that_was_read_of_leaves_ten_minutes_after_it_left(void **state)
+{
+    (void)state;
+    uint64_t last;
+    feed_adopt(feed, PEER, 7, 590 * (int64_t)TIME_US_PER_S);
+    assert_int_equal(feed_last(feed), 1);
+    put_all(feed_take(feed, 1000, 0, &last));
+    assert_string_equal(position_text(), "2s.1_5k.7");
+    feed->known[1].gone.us -= 10 * (int64_t)TIME_US_PER_S;
+    put_all(feed_take(feed, 1000, 0, &last));
+    assert_string_equal(position_text(), "2s.2");
+}
+
+static void
 past_the_limit_the_longest_gone_leaves(void **state)
 {
     (void)state;
@@ -516,6 +530,7 @@ main(void)
         STARTED(the_largest_number_is_survived),
         STARTED(a_lost_peer_leaves_positions_at_once),
         STARTED(one_that_left_cleanly_stays_in_positions),
+        STARTED(one_that_was_read_of_leaves_ten_minutes_after_it_left),
         STARTED(past_the_limit_the_longest_gone_leaves),
         STARTED(a_node_may_join_again_under_another_incarnation),
     };

@@ -440,6 +440,21 @@ unknown_incarnations_can_not_be_resumed_from(void **state)
     assert_false(replay("gig", "2s.1-5k.1.1"));
 }
 
+/* Who was told by another node, which heard it to its end, may name it here. */
+static void
+one_that_left_before_this_node_came_can_be_named_once_it_was_read(void **state)
+{
+    (void)state;
+    feed_adopt(feed, 300, 5, 0);
+    feed_adopt(feed, 300, 9, 0); /* known already */
+    tell("gig", "A1", 1);        /* record 1 was the break */
+    assert_true(replay("gig", "2s.1_8c.5"));
+    assert_string_equal(visited(), "A1:1");
+    assert_false(replay("gig", "2s.1_8c.4")); /* what it told last is in no log here */
+    assert_false(replay("gig", "2s.0_8c.5")); /* from before this node came */
+    assert_false(replay("gig", "8c.5"));
+}
+
 /*
  * What a lost peer committed and never told is in no record. Whoever's position is from before may
  * lack it, whether the position names the peer, or was made before the peer came.
@@ -538,6 +553,7 @@ main(void)
         STARTED(a_gap_can_be_resumed_from_behind_it),
         STARTED(what_was_told_before_the_hearing_began_is_not_known),
         STARTED(unknown_incarnations_can_not_be_resumed_from),
+        STARTED(one_that_left_before_this_node_came_can_be_named_once_it_was_read),
         STARTED(no_position_from_before_a_loss_is_resumed_from),
         STARTED(no_position_from_before_a_break_is_resumed_from),
         STARTED(no_position_from_before_one_came_back_is_resumed_from),
