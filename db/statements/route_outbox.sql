@@ -3,7 +3,7 @@
 -- $1 bool mail is sent at all, $2 int8 patience in microseconds, $3 int4 rows at the most
 -- Columns: routed (rows), more (there is something that can't be told yet, or not in this portion).
 -- Rows up to pending_to are complete when every transaction that ran as it was seen is over
--- (migration 0005). Patience bounds the wait for one that takes for ever, in whatever database of
+-- (migration 0006). Patience bounds the wait for one that takes for ever, in whatever database of
 -- the server: past it, order among transactions beside each other is not kept.
 -- One node at a time: SKIP LOCKED passes over the cursor that another one has.
 -- Indexes: primary keys.

@@ -1,7 +1,7 @@
 /*
  * audit_search.c - looks for audit entries in stretches of time, the newest first.
  *
- * The indexes say which blocks may have what fits, not in which order (0004_audit.sql); and what
+ * The indexes say which blocks may have what fits, not in which order (0005_audit.sql); and what
  * is asked for may be rare, common, or have been common once. So:
  *
  *   a window     is looked at up to LOOK_MAX rows that fit. Fewer: these are all, in order. Else it

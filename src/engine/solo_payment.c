@@ -4,7 +4,7 @@
  * Between the two nothing but the second ends its holds: in_payment is on their lines and seats,
  * and whatever else would free or sell them says payment_in_flight. What became of it may be told
  * any number of times, by whoever asked the provider, by its webhook and by upkeep; only what the
- * intent's status allows takes effect (0003_checkouts.sql draws it), so the order doesn't matter.
+ * intent's status allows takes effect (0004_checkouts.sql draws it), so the order doesn't matter.
  */
 #include "solo_internal.h"
 

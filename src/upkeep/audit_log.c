@@ -1,6 +1,6 @@
 /*
  * audit_log.c - the audit log's months are made ahead, dropped when they are old enough, and
- * their indexes brought up to date (0004_audit.sql).
+ * their indexes brought up to date (0005_audit.sql).
  *
  * Work of the desk, since a summary may take seconds: one job at a time, on whichever node comes
  * first. Whatever fails is tried again by the next one.

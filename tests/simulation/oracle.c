@@ -7,7 +7,7 @@
  *   No        "taken" and "sold" only of what the store has, or had while memory could still trust
  *             it: the window of known_at.
  *   Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
- *   Payments  move along the arrows of 0003_checkouts.sql only; their answers are what is stored,
+ *   Payments  move along the arrows of 0004_checkouts.sql only; their answers are what is stored,
  * and a hold in payment goes to nobody else. Memory    believes only what was committed, as it was
  * committed, and no longer than that window after it is past. Rest      when all is quiet every
  * hold that is over has been ended, nothing is parked, and memory says what the store says.

@@ -1,4 +1,4 @@
--- 0003 - checkouts, payment intents, and what payment providers told us.
+-- 0004 - checkouts, payment intents, and what payment providers told us.
 --
 -- A checkout is a sale that a user has begun: some of their holds, and at most one payment at a
 -- time. The intent is that payment; its status only moves along the arrows:

@@ -1,4 +1,4 @@
--- 0004 - the audit log by months, and from where each change came.
+-- 0005 - the audit log by months, and from where each change came.
 --
 -- Months are partitions by `at` (UTC). make_audit_month makes one; this migration makes those that
 -- are needed now, upkeep (src/upkeep/audit_months.c) those to come, and drops those that are older

@@ -1,4 +1,4 @@
--- 0005 - telling the world: who wants to hear what, how far each has been told, what nobody took.
+-- 0006 - telling the world: who wants to hear what, how far each has been told, what nobody took.
 --
 -- `outbox` is a log: a row per domain event, written in the transaction that it speaks of, in an
 -- order that can be told (below). Nothing in it changes when it is told. How far that has come
