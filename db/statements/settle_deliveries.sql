@@ -40,7 +40,7 @@ died AS (
 ends AS MATERIALIZED (SELECT org, channel, subject, max(id) AS id, count(*) AS n FROM over GROUP BY 1, 2, 3),
 upd AS (
     UPDATE deliveries d SET leased = false, updated_at = clk.now,
-        told_to = CASE WHEN m.outcome = 'told' THEN m.up_to ELSE GREATEST(d.told_to, x.id) END,
+        told_to = GREATEST(d.told_to, CASE WHEN m.outcome = 'told' THEN m.up_to ELSE x.id END),
         attempts = CASE m.outcome WHEN 'told' THEN 0 WHEN 'left' THEN d.attempts ELSE d.attempts + 1 END,
         next_at = CASE WHEN m.outcome IN ('told', 'left') OR x.id IS NOT NULL THEN clk.now
             ELSE clk.now + m.pause * interval '1 microsecond' END

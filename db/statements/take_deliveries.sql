@@ -7,6 +7,8 @@
 -- Rows of one delivery stand together. A delivery is taken by one node, until it is settled or its
 -- lease ends; an organization whose webhook fails has one under way, to find out whether it still
 -- does. The one that has waited longest goes first.
+-- The row that is locked may be newer than this statement's snapshot, and reach to events that the
+-- snapshot doesn't show yet: so it goes no further than the snapshot's own row says.
 -- Indexes: deliveries_due (a step for each organization that waits), deliveries_leased, outbox_event.
 WITH RECURSIVE waiting AS (
     (SELECT d.channel, d.org_id FROM deliveries d WHERE d.told_to < d.todo_to
@@ -29,12 +31,12 @@ room AS MATERIALIZED (
 due AS MATERIALIZED (
     SELECT n.* FROM room r CROSS JOIN clk
     CROSS JOIN LATERAL (
-        SELECT d.channel, d.org_id, d.subject, d.next_at FROM deliveries d
+        SELECT d.channel, d.org_id, d.subject, d.next_at, d.todo_to FROM deliveries d
         WHERE d.channel = r.channel AND d.org_id = r.org_id AND d.told_to < d.todo_to AND d.next_at <= clk.now
         ORDER BY d.next_at LIMIT GREATEST(r.free, 0)) n
     ORDER BY n.next_at LIMIT $1::int4),
 mine AS MATERIALIZED (
-    SELECT d.org_id, d.channel, d.subject FROM due u
+    SELECT d.org_id, d.channel, d.subject, u.todo_to AS seen_to FROM due u
     JOIN deliveries d ON d.org_id = u.org_id AND d.channel = u.channel AND d.subject = u.subject
     CROSS JOIN clk
     WHERE d.told_to < d.todo_to AND d.next_at <= clk.now
@@ -44,8 +46,8 @@ taken AS (
         next_at = clk.now + $3::int8 * interval '1 microsecond', updated_at = clk.now
     FROM mine m CROSS JOIN clk
     WHERE d.org_id = m.org_id AND d.channel = m.channel AND d.subject = m.subject
-    RETURNING d.*)
-SELECT t.org_id AS org, t.channel, t.subject, t.event_id AS event, t.lease, t.attempts, t.todo_to,
+    RETURNING d.*, m.seen_to)
+SELECT t.org_id AS org, t.channel, t.subject, t.event_id AS event, t.lease, t.attempts, t.seen_to AS todo_to,
     h.url, h.secret, e.name AS event_name, o.id, o.told_as, o.kind, o.email, o.payload, o.at
 FROM taken t
 LEFT JOIN webhooks h ON h.org_id = t.org_id
@@ -54,7 +56,7 @@ LEFT JOIN LATERAL (
     SELECT b.id, COALESCE(b.told_as, b.id) AS told_as, b.kind, b.email, b.payload,
         told_time(COALESCE((b.payload->>'at')::timestamptz, b.created_at)) AS at
     FROM outbox b
-    WHERE b.org_id = t.org_id AND b.event_id = t.event_id AND b.id > t.told_to AND b.id <= t.todo_to
+    WHERE b.org_id = t.org_id AND b.event_id = t.event_id AND b.id > t.told_to AND b.id <= t.seen_to
       AND (b.channel IS NULL OR b.channel = t.channel)
       AND (t.channel = 'mail' OR h.kinds IS NULL OR b.kind = ANY (h.kinds))
     ORDER BY b.id LIMIT $5::int4) o ON true

@@ -3,12 +3,16 @@
 Everything comes, in order per event, at least once, and no organization waits for another's consumer.
 """
 
+import contextlib
 import json
 import time
 import uuid
 
+import psycopg2
 import pytest
 
+from support import servers
+from support.bystander import execute
 from support.client import Client
 from support.house import House
 from support.receiver import Receiver, put_webhook
@@ -115,6 +119,53 @@ def test_a_consumer_with_trouble_gets_everything_in_order(house, receivers, trou
         with house.database() as db:
             wait_until(lambda: all_is_told(db, tenant.admin.org))
         house.prove(tenant.admin.org, event)
+
+
+def test_nothing_is_passed_over_while_nodes_route_take_and_settle_at_once(house, receivers):
+    """Many events with little in each: one node takes what another one adds to in the same moment."""
+    tenant = Tenant(house, receivers(), events=12)
+    for _ in range(4):
+        tenant.live(rounds=6)
+    tenant.await_all()
+
+
+@pytest.fixture
+def still_database(postgres_url, migrated_template):
+    """A migrated database without nodes."""
+    name = f"holdfast_still_{uuid.uuid4().hex[:8]}"
+    yield servers.make_database(postgres_url, name, migrated_template)
+    connection = psycopg2.connect(postgres_url)
+    connection.autocommit = True
+    execute(connection, f'DROP DATABASE "{name}" WITH (FORCE)')
+    connection.close()
+
+
+def test_a_delivery_that_grows_while_it_is_taken_goes_no_further_than_its_taker_sees(still_database):
+    """take_deliveries, held still between its snapshot and its lock, while another node routes one event more."""
+    text = (servers.CLONE / "db/statements/take_deliveries.sql").read_text()
+    slow = text.replace("SELECT clock_timestamp() AS now", "SELECT clock_timestamp() AS now FROM pg_sleep(1)")
+    assert slow != text
+    add = "INSERT INTO outbox (org_id, event_id, kind, payload) VALUES ('o', 'e', 'seat.held', '{}')"
+    with contextlib.closing(psycopg2.connect(still_database)) as taker, \
+            contextlib.closing(psycopg2.connect(still_database)) as router:
+        taker.autocommit = router.autocommit = True
+        execute(router, "INSERT INTO webhooks (org_id, url, secret) VALUES ('o', 'http://x/', 's')")
+        execute(router, add)
+        execute(router, "INSERT INTO deliveries (org_id, channel, subject, event_id, told_to, todo_to, next_at) "
+                              "VALUES ('o', 'webhook', 'e', 'e', 0, 1, now())")
+        execute(taker, f"PREPARE take AS {slow}")
+
+        def one(index):
+            if index == 0:
+                return query(taker, "EXECUTE take(10, 4, 1000000, false, 100)")
+            time.sleep(0.3)
+            execute(router, add)
+            execute(router, "UPDATE deliveries SET todo_to = 2")
+            return None
+
+        taken, _ = at_once(2, one)
+        assert [(row.id, row.todo_to) for row in taken] == [(1, 1)]
+        assert query(router, "SELECT todo_to, leased FROM deliveries") == [(2, True)]
 
 
 def test_others_do_not_wait_for_a_consumer_that_hangs(house, receivers):
