@@ -1,7 +1,7 @@
 -- 0004 - the audit log by months, and from where each change came.
 --
 -- Months are partitions by `at` (UTC). make_audit_month makes one; this migration makes those that
--- are needed now, upkeep (src/upkeep/audit_months.c) those to come, and drops those that are older
+-- are needed now, upkeep (src/upkeep/audit_log.c) those to come, and drops those that are older
 -- than audit_retention. What no month takes is kept by audit_log_default, which should be empty.
 --
 -- The table as it was becomes the current month's partition, with all that is older: it is read
