@@ -6,8 +6,9 @@
  *
  *   a window     is looked at up to LOOK_MAX rows that fit. Fewer: these are all, in order. Else it
  *                is thick, and its newer half comes first.
- *   the first    is an hour. If that has something, wider ones follow; if not, all that is left,
- *                which is quick for what is rare.
+ *   the first    has an event's newest ROWS_FIRST, or the organization's newest second. If
+ * something of that fits, wider ones follow; if not, all that is left, which is quick for what is
+ * rare.
  *
  * All in one snapshot, so that no entry is given twice or left out between two windows. A page that
  * has more windows than parts is cut short; the next one goes on behind it.
@@ -21,9 +22,11 @@
 
 #include "holdfast/clock.h"
 
-#define LOOK_MAX  2000
-#define WINDOW_US (3600 * (int64_t)TIME_US_PER_S)
-#define WIDEN     8
+#define LOOK_MAX         200000
+#define ROWS_FIRST       5000
+#define WINDOW_FIRST_US  (10 * (int64_t)TIME_US_PER_S)
+#define WINDOW_ENOUGH_US (600 * (int64_t)TIME_US_PER_S) /* what isn't in it counts as rare */
+#define WIDEN_MAX        64
 #define WINDOW_LEAST_US                                                                            \
     TIME_US_PER_MS /* all that a narrower one holds is sorted: one import's rows, say */
 #define WINDOW_ALL_US INT64_MAX
@@ -39,7 +42,9 @@ struct search {
     int64_t from_us;           /* where the window begins that is looked at */
     int64_t window_us;         /* how wide it may be */
     int64_t thick_us;          /* something fits here, and perhaps much until `before` */
+    int64_t empty_us;          /* the newer end of the first window: nothing is there */
     bool was_empty;            /* the last window */
+    bool tried_all;            /* a window had all that is left */
 };
 
 /* Text parameters end with a NUL. */
@@ -158,21 +163,32 @@ choose_window(struct search *search)
         search->from_us = search->before.at_us - search->window_us;
 }
 
+/* So much wider that it should have what is wanted, if it is as dense as the last one. */
+static void
+widen(struct search *search, int64_t seen_us, int found)
+{
+    int64_t by = found > 0 ? 2 + 3 * (int64_t)(still_wanted(search) / found) / 2 : WIDEN_MAX;
+
+    if (by > WIDEN_MAX)
+        by = WIDEN_MAX;
+    search->window_us = seen_us < WINDOW_ALL_US / by ? (seen_us + 1) * by : WINDOW_ALL_US;
+}
+
 /* The window was looked at in full: the next one lies before it. */
 static void
 move_on(struct search *search, int found)
 {
-    int64_t seen_us = search->before.at_us - search->from_us;
-    bool first_is_empty = search->window_us == WINDOW_US && found == 0;
+    int64_t seen_us = search->before.at_us - search->from_us - search->empty_us;
 
+    search->empty_us = 0;
     search->was_empty = found == 0;
     search->before = (struct audit_place){ search->from_us, 0 };
     if (search->from_us <= search->thick_us)
         search->thick_us = NOTHING_THICK;
-    if (first_is_empty || seen_us >= WINDOW_ALL_US / WIDEN)
+    if (found == 0 && seen_us >= WINDOW_ENOUGH_US && !search->tried_all)
         search->window_us = WINDOW_ALL_US;
     else
-        search->window_us = (seen_us + 1) * WIDEN;
+        widen(search, seen_us, found);
 }
 
 /* More fits than was looked at. The newest of that isn't the newest of all, but a mark on the way.
@@ -182,6 +198,7 @@ narrow(struct search *search, const struct pg_result *rows)
 {
     int64_t newest_us = pg_get_time(rows, 0, AC_AT).us;
 
+    search->tried_all = true; /* or more than that */
     search->was_empty = false;
     search->thick_us = newest_us < search->before.at_us ? newest_us : search->from_us;
 }
@@ -218,19 +235,72 @@ is_over(const struct search *search)
            search->found->part_count == AUDIT_PARTS_MAX;
 }
 
-/* Plans made for the values, that never read a month as a whole. */
+/* Until which time the first window goes back; no row or null: further than anything. */
 static enum pg_outcome
-begin(struct pg *pg, struct mono_time deadline)
+ask_first(struct search *search, struct pg_result **rows)
 {
-    static const char sql[] =
-        "SELECT set_config(name, value, true) FROM (VALUES ('plan_cache_mode', "
-        "'force_custom_plan'), ('enable_seqscan', 'off'), ('enable_indexscan', 'off'), "
-        "('enable_indexonlyscan', 'off'), ('max_parallel_workers_per_gather', '0')) AS v(name, "
-        "value)";
-    enum pg_outcome outcome =
-        pg_run_text(pg, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", 0, NULL, deadline, NULL);
+    struct find_params params;
 
-    return outcome == PG_DONE ? pg_run_text(pg, sql, 0, NULL, deadline, NULL) : outcome;
+    search->from_us = search->question->from_us;
+    fill_params(search, &params);
+    set_number(&params, P_LOOK, ROWS_FIRST);
+    const char *const newest[] = { params.values[P_ORG], params.values[P_FROM],
+                                   params.values[P_UNTIL] };
+    const char *const window[] = { params.values[P_ORG], params.values[P_EVENT],
+                                   params.values[P_FROM], params.values[P_UNTIL],
+                                   params.values[P_LOOK] };
+    return search->question->event.len > 0
+               ? pg_run_text(search->pg, pg_report_text(REPORT_AUDIT_WINDOW), 5, window,
+                             search->deadline, rows)
+               : pg_run_text(search->pg, pg_report_text(REPORT_AUDIT_NEWEST), 3, newest,
+                             search->deadline, rows);
+}
+
+static enum pg_outcome
+measure_first(struct search *search)
+{
+    struct pg_result *rows = NULL;
+    enum pg_outcome outcome = ask_first(search, &rows);
+    bool is_known = outcome == PG_DONE && pg_rows(rows) > 0 && !pg_is_null(rows, 0, 0);
+
+    if (is_known)
+        search->window_us = search->before.at_us - pg_get_time(rows, 0, 0).us;
+    if (is_known && search->question->event.len == 0) {
+        search->empty_us = search->window_us;
+        search->window_us += WINDOW_FIRST_US;
+    }
+    pg_result_free(&rows);
+    return outcome;
+}
+
+/* In the order of an index, whatever the planner thinks of it. */
+static const char in_order_sql[] =
+    "SELECT set_config(name, 'off', true) FROM (VALUES ('enable_sort'), ('enable_bitmapscan'), "
+    "('enable_seqscan')) AS v(name)";
+
+/* By the blocks that may have it, with plans made for the values. */
+static const char by_blocks_sql[] =
+    "SELECT set_config(name, value, true) FROM (VALUES ('plan_cache_mode', 'force_custom_plan'), "
+    "('enable_sort', 'on'), ('enable_bitmapscan', 'on'), ('enable_indexscan', 'off'), "
+    "('enable_indexonlyscan', 'off'), ('enable_seqscan', 'off'), "
+    "('max_parallel_workers_per_gather', '0'), ('work_mem', "
+    "'32MB')) AS v(name, value)";
+
+static enum pg_outcome
+begin(struct search *search)
+{
+    static const char begin_sql[] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    struct pg *pg = search->pg;
+    bool is_few = search->question->hold.len > 0; /* a hold has few: no first window */
+    enum pg_outcome outcome = pg_run_text(pg, begin_sql, 0, NULL, search->deadline, NULL);
+
+    if (outcome == PG_DONE && !is_few)
+        outcome = pg_run_text(pg, in_order_sql, 0, NULL, search->deadline, NULL);
+    if (outcome == PG_DONE && !is_few)
+        outcome = measure_first(search);
+    if (outcome == PG_DONE)
+        outcome = pg_run_text(pg, by_blocks_sql, 0, NULL, search->deadline, NULL);
+    return outcome;
 }
 
 enum pg_outcome
@@ -242,11 +312,11 @@ audit_search(struct pg *pg, const struct audit_question *question, struct mono_t
                              .deadline = deadline,
                              .found = found,
                              .before = question->before,
-                             .window_us = WINDOW_US,
+                             .window_us = WINDOW_ALL_US,
                              .thick_us = NOTHING_THICK };
 
     memset(found, 0, sizeof(*found));
-    enum pg_outcome outcome = begin(pg, deadline);
+    enum pg_outcome outcome = begin(&search);
     while (outcome == PG_DONE && !is_over(&search))
         outcome = look(&search);
     if (pg_is_connected(pg) && pg_run_text(pg, "ROLLBACK", 0, NULL, deadline, NULL) != PG_DONE)

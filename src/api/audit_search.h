@@ -4,7 +4,7 @@
  * Callers:  audit_api.c.
  * Threads:  any; the caller owns the connection.
  * Memory:   what is found is the caller's until audit_found_fini.
- * Limits:   no window looks at more than some thousand rows.
+ * Limits:   no window looks at more rows than a sale of 100,000 seats writes.
  */
 #ifndef HOLDFAST_AUDIT_SEARCH_H
 #define HOLDFAST_AUDIT_SEARCH_H

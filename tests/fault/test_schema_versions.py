@@ -6,6 +6,7 @@ migration NNNN_contract_<what>.sql, whose version before is still asked here whe
 
 import re
 import subprocess
+import uuid
 
 import psycopg2
 import pytest
@@ -75,6 +76,35 @@ def test_a_statement_that_the_schema_cannot_serve_is_found(db):
     assert "42703" in trouble_with(db, "SELECT no_such_column FROM seats WHERE org_id = $1")
     assert "42P01" in trouble_with(db, "SELECT 1 FROM no_such_table")
     assert "42883" in trouble_with(db, "SELECT no_such_function($1::text)")
+
+
+# --- the audit log becomes one of months ------------------------------------------------------------------------
+
+
+def test_the_audit_log_keeps_its_rows_and_its_writers(postgres_url):
+    """A node of the version before goes on with its prepared statement: on the same table, as far as it knows."""
+    name = f"holdfast_months_{uuid.uuid4().hex[:8]}"
+    connection = psycopg2.connect(servers.make_database(postgres_url, name))
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            for migration in MIGRATIONS[:3]:
+                cursor.execute(migration.read_text())
+            cursor.execute("PREPARE old (timestamptz, text) AS INSERT INTO audit_log (at, action, org_id, event_id, seat_id) "
+                           "VALUES ($1, 'seat_held', 'o', 'e', $2)")
+            cursor.execute("EXECUTE old ('2020-02-29', 'A-1')")
+            cursor.execute("EXECUTE old (clock_timestamp(), 'A-2')")
+            assert MIGRATIONS[3].stem == "0004_audit"
+            cursor.execute("BEGIN;" + MIGRATIONS[3].read_text() + "COMMIT;")
+            cursor.execute("EXECUTE old (clock_timestamp(), 'A-3')")
+            cursor.execute("EXECUTE old (clock_timestamp() + interval '40 days', 'A-4')")
+            cursor.execute("SELECT id, seat_id FROM audit_log ORDER BY id")
+            assert cursor.fetchall() == [(1, "A-1"), (2, "A-2"), (3, "A-3"), (4, "A-4")]
+            cursor.execute("SELECT count(DISTINCT tableoid), count(*) FILTER (WHERE tableoid = 'audit_log_default'::regclass) "
+                           "FROM audit_log")
+            assert cursor.fetchone() == (2, 0)
+    finally:
+        connection.close()
 
 
 # --- what a migration may do -----------------------------------------------------------------------------------
