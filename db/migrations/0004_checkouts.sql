@@ -36,9 +36,6 @@ CREATE TABLE checkouts (
 
 -- Holds know their checkout: the newest that was begun with them.
 ALTER TABLE seat_holds ADD COLUMN checkout_id uuid;
--- find_holds: which was a user's last hold, and did it run out? No row enters it while it is active.
-CREATE INDEX seat_holds_ended ON seat_holds (org_id, event_id, user_id, hold_id)
-    WHERE status IN ('expired', 'cancelled');
 
 CREATE TABLE payment_intents (
     intent_id    uuid PRIMARY KEY,

@@ -88,14 +88,14 @@ def test_the_audit_log_keeps_its_rows_and_its_writers(postgres_url):
     connection.autocommit = True
     try:
         with connection.cursor() as cursor:
-            for migration in MIGRATIONS[:3]:
+            [at] = [i for i, migration in enumerate(MIGRATIONS) if migration.stem.endswith("_audit")]
+            for migration in MIGRATIONS[:at]:
                 cursor.execute(migration.read_text())
             cursor.execute("PREPARE old (timestamptz, text) AS INSERT INTO audit_log (at, action, org_id, event_id, seat_id) "
                            "VALUES ($1, 'seat_held', 'o', 'e', $2)")
             cursor.execute("EXECUTE old ('2020-02-29', 'A-1')")
             cursor.execute("EXECUTE old (clock_timestamp(), 'A-2')")
-            assert MIGRATIONS[3].stem == "0004_audit"
-            cursor.execute("BEGIN;" + MIGRATIONS[3].read_text() + "COMMIT;")
+            cursor.execute("BEGIN;" + MIGRATIONS[at].read_text() + "COMMIT;")
             cursor.execute("EXECUTE old (clock_timestamp(), 'A-3')")
             cursor.execute("EXECUTE old (clock_timestamp() + interval '40 days', 'A-4')")
             cursor.execute("SELECT id, seat_id FROM audit_log ORDER BY id")
