@@ -91,6 +91,8 @@ prepare_common(struct delivery *delivery, struct transfer *transfer)
 
     return curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+           /* A receiver's silent name server must not stop the thread when its time is over. */
+           curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->curl_error) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_answer) == CURLE_OK &&
