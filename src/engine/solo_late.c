@@ -264,8 +264,10 @@ solo_settle_late(struct solo *solo, struct waiter_list *waiters)
 void
 solo_free_late(struct solo *solo)
 {
-    for (int i = 0; i < solo->late_count; i++)
+    for (int i = 0; i < solo->late_count; i++) {
         batch_rows_free(&solo->late[i].solo.batch.rows);
+        arena_fini(&solo->late[i].op.arena);
+    }
     free(solo->late); /* not the arena's: its op has been answered, and is gone */
     solo->late = NULL;
     solo->late_count = 0;
