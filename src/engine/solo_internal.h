@@ -43,6 +43,7 @@ struct solo {
     bool writes;                     /* there is something to commit */
     struct late_hold *late;          /* its holds, taken anew */
     int late_count;
+    int own_tried; /* how many of op->own this run has taken something out of */
 };
 
 /* --- solo_pieces.c ------------------------------------------------------------ */

@@ -121,14 +121,14 @@ give_up_own(struct solo *solo, const struct uuid *hold)
     return true;
 }
 
-/* Notes the newer hold of the payer that has this seat. False: that was tried already, or there is
- * no memory. */
+/* Notes the newer hold of the payer that has this seat. False: it was tried in this run already, or
+ * there is no memory. */
 static bool
-note_own(struct op *op, const struct uuid *hold)
+note_own(struct op *op, int tried, const struct uuid *hold)
 {
     for (int i = 0; i < op->own_count; i++)
         if (uuid_equal(&op->own[i], hold))
-            return false;
+            return i >= tried;
     struct uuid *grown = arena_alloc(&op->arena, (size_t)(op->own_count + 1) * sizeof(*grown));
     for (int i = 0; grown != NULL && i < op->own_count; i++)
         grown[i] = op->own[i];
@@ -141,7 +141,7 @@ note_own(struct op *op, const struct uuid *hold)
 
 /* True: there are such seats, and none that was tried in vain. */
 static bool
-has_own(struct op *op, const struct late_hold *late)
+has_own(struct op *op, int tried, const struct late_hold *late)
 {
     const struct pg_result *rows = late->solo.batch.rows.seats;
     int own = 0, noted = 0;
@@ -149,7 +149,7 @@ has_own(struct op *op, const struct late_hold *late)
         if (!slice_is(pg_get_text(rows, row, HS_CODE), "own"))
             continue;
         struct uuid hold = pg_get_uuid(rows, row, HS_HOLD);
-        noted += note_own(op, &hold);
+        noted += note_own(op, tried, &hold);
         own++;
     }
     return own > 0 && noted > 0;
@@ -184,8 +184,10 @@ sell(struct late_hold *late)
 
 /* What became of one piece, for the whole. */
 static void
-judge_late(struct op *op, const struct late_hold *late, enum hf_status good)
+judge_late(struct solo *solo, const struct late_hold *late, enum hf_status good)
 {
+    struct op *op = solo->op;
+
     op->fate = FATE_ANSWER;
     if (late->op.fate == FATE_ANSWER && late->op.status == good)
         return;
@@ -194,7 +196,7 @@ judge_late(struct op *op, const struct late_hold *late, enum hf_status good)
         return;
     }
     op->fate = FATE_AGAIN;
-    op->refund = !has_own(op, late);
+    op->refund = !has_own(op, solo->own_tried, late);
 }
 
 static bool
@@ -207,12 +209,34 @@ take_and_sell(struct solo *solo, const struct hold_view *before)
     solo->late_count++;
     if (!plan_lines(solo, late, before) || !take(late))
         return false;
-    judge_late(solo->op, late, HF_CREATED);
+    judge_late(solo, late, HF_CREATED);
     if (solo->op->fate != FATE_ANSWER)
         return true;
     if (!sell(late))
         return false;
-    judge_late(solo->op, late, HF_OK);
+    judge_late(solo, late, HF_OK);
+    return true;
+}
+
+/* What newer holds of the payer keep from one of his holds stops none of the others: all these are
+ * noted in one run, however many there are. */
+static bool
+take_all(struct solo *solo)
+{
+    struct op *op = solo->op;
+    bool again = false;
+
+    for (int i = 0; i < solo->seen->hold_count && op->fate == FATE_ANSWER; i++) {
+        if (!take_and_sell(solo, solo->seen->holds[i]))
+            return false;
+        solo->holds[i] = solo->late[solo->late_count - 1].op.hold_id;
+        if (op->fate == FATE_AGAIN && !op->refund) {
+            again = true;
+            op->fate = FATE_ANSWER;
+        }
+    }
+    if (again && op->fate == FATE_ANSWER)
+        op->fate = FATE_AGAIN;
     return true;
 }
 
@@ -220,21 +244,16 @@ bool
 solo_run_late(struct solo *solo)
 {
     struct op *op = solo->op;
-    int count = solo->seen->hold_count;
 
     solo->late_count = 0;
-    solo->late = calloc((size_t)(count + op->own_count), sizeof(*solo->late));
+    solo->own_tried = op->own_count;
+    solo->late = calloc((size_t)(solo->seen->hold_count + op->own_count), sizeof(*solo->late));
     if (solo->late == NULL)
         return false;
-    for (int i = 0; i < op->own_count && op->fate == FATE_ANSWER; i++)
+    for (int i = 0; i < solo->own_tried && op->fate == FATE_ANSWER; i++)
         if (!give_up_own(solo, &op->own[i]))
             return false;
-    for (int i = 0; i < count && op->fate == FATE_ANSWER; i++) {
-        if (!take_and_sell(solo, solo->seen->holds[i]))
-            return false;
-        solo->holds[i] = solo->late[solo->late_count - 1].op.hold_id;
-    }
-    return true;
+    return take_all(solo);
 }
 
 /* --- afterwards ------------------------------------------------------------------------- */

@@ -239,8 +239,12 @@ change_holds(struct solo *solo, enum plan *plan)
     if (!batch_next(batch, &batch->rows.changes))
         return false;
     solo_judge_changes(solo);
-    if (*plan != SELL || op->status != HF_EVENT_CLOSED)
+    if (*plan != SELL || op->status != HF_EVENT_CLOSED) {
+        /* Marked holds refuse nothing else: somebody has repaired them by hand, and must again. */
+        if (op->fate == FATE_ANSWER && op->status != HF_OK)
+            op->status = HF_INTERNAL;
         return true;
+    }
     op->status = HF_OK;
     *plan = CLOSE;
     return change_holds(solo, plan);

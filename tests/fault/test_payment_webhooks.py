@@ -13,7 +13,7 @@ import pytest
 from support.bystander import all_rows, await_waiting, holding, one_value
 from support.checkouts import (
     WEBHOOK_SECRET, await_intent, cancel, cancel_shot, checkout_row, complete, complete_shot, deliver, deliveries_of,
-    held_checkout, in_payment, intent_status, intents_of, outbox, pending, release, sales_of, start, start_shot,
+    held_checkout, in_payment, intent_status, intents_of, outbox, pending, release, sales_of, start, start_shot, started,
     tickets_of, webhook_shot)
 from support.client import Client
 from support.house import LONG, House
@@ -256,6 +256,25 @@ def test_a_provider_that_fails_leaves_everything_as_it_was(client, house_event, 
     prove(house_event)
 
 
+def test_what_meets_holds_that_were_repaired_by_hand_is_kept_until_they_are_again(client, house_event, db, org, prove):
+    _, checkout = held_checkout(client, house_event, "A-1", "A-2")
+    intent_id = pending(client, checkout)
+    mark(db, org, house_event, False)
+    deliver(client.node, intent_id, "succeeded", "evt").expect(200)
+    assert deliveries_of(db, intent_id) == {("evt", "succeeded"): "retry"}
+    mark(db, org, house_event, True)
+    assert deliver(client.node, intent_id, "succeeded", "evt").expect(200).json["status"] == "succeeded"
+    assert_sold_once(db, org, house_event, checkout, client.user)
+    prove(house_event)
+
+
+def mark(db, org, event, in_payment):
+    with db.cursor() as cursor:
+        for table, status in (("seats", "held"), ("seat_holds", "active")):
+            cursor.execute(f"UPDATE {table} SET in_payment = %s WHERE org_id = %s AND event_id = %s AND status = %s",
+                           (in_payment, org, event, status))
+
+
 # --- a success that comes late -------------------------------------------------------------------------------------
 
 
@@ -321,6 +340,18 @@ def test_late_with_the_seats_held_by_the_payer_himself(client, house_event, db, 
     table = seats_of(db, org, house_event)
     assert {table[seat_id][::2] for seat_id in ("A-1", "A-2")} == {("sold", client.user)}
     prove(house_event)
+
+
+def test_late_with_the_seats_in_many_newer_holds_of_the_payer(client, admin, db, org, prove):
+    event, seats = admin.make_event(12, policy=POLICY), [f"A-{n}" for n in range(1, 13)]
+    holds = [client.held(event, seat_id, cart=f"cart-{seat_id}")["hold_id"] for seat_id in seats]
+    intent_id = pending(client, started(client, event, holds))
+    assert deliver(client.node, intent_id, "failed", "first").expect(200).json["status"] == "failed"
+    for seat_id in seats:
+        client.held(event, seat_id, cart=f"again-{seat_id}")
+    assert succeed_late(client.node, intent_id) == "succeeded"
+    assert {row[::2] for row in seats_of(db, org, event).values()} == {("sold", client.user)}
+    prove(event)
 
 
 @pytest.mark.parametrize("policy", [
