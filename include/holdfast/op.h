@@ -91,6 +91,7 @@ struct hold_view {
     struct slice event, user, cart_token, source, reason; /* reason.len == 0: none */
     char currency[4];
     enum hold_status status; /* as it is to be shown: past its end it is expired */
+    bool ended_now;          /* in a checkout's: by the op that shows it, and committed */
     struct db_time created_at, held_until, now;
     int line_last;  /* the highest number that a line of it ever had */
     int line_count; /* those that are the hold's: of an active hold the active ones */

@@ -77,5 +77,6 @@ count_release(const struct op *op)
     bool ended = op->checkout != NULL && (op->checkout->status == CHECKOUT_CANCELLED ||
                                           op->checkout->status == CHECKOUT_FAILED);
     for (int i = 0; ended && i < op->checkout->hold_count; i++)
-        count_hold(scenario_of(op), op->checkout->holds[i]);
+        if (op->checkout->holds[i]->ended_now)
+            count_hold(scenario_of(op), op->checkout->holds[i]);
 }

@@ -172,6 +172,21 @@ tell_sizes(struct solo *solo)
     }
 }
 
+/* Others of the checkout's holds were over before, or have gone elsewhere. */
+static void
+mark_ended(const struct solo *solo)
+{
+    const struct pg_result *rows = solo->batch.rows.changes;
+    const struct checkout_view *checkout = solo->op->checkout;
+
+    for (int row = 0; rows != NULL && row < pg_rows(rows); row++) {
+        struct uuid ended = pg_get_uuid(rows, row, CH_ENDED);
+        for (int i = 0; !pg_is_null(rows, row, CH_ENDED) && i < checkout->hold_count; i++)
+            if (uuid_equal(&checkout->holds[i]->hold_id, &ended))
+                checkout->holds[i]->ended_now = true;
+    }
+}
+
 /* In the order of the statements: the version of what is touched twice rises. */
 static void
 settle_committed(struct solo *solo, struct waiter_list *waiters)
@@ -190,8 +205,10 @@ settle_committed(struct solo *solo, struct waiter_list *waiters)
     if (op->hold != NULL && op->hold->status == HOLD_ACTIVE && op->seat_count == 0)
         settle_area_timer(batch, op, op->hold);
     solo_settle_late(solo, waiters);
-    if (op->checkout != NULL)
+    if (op->checkout != NULL) {
         settle_checkout_timers(batch, op);
+        mark_ended(solo);
+    }
 }
 
 /* What the op is about, before any lock. */

@@ -562,20 +562,37 @@ def test_an_event_that_is_cancelled_can_be_emptied(client, admin, house, watch, 
     check_audit(house)
 
 
-def test_releases_are_counted_by_their_reason(client, admin, node, house):
-    def counted():
-        metrics = node.metrics()
-        return {reason: (metrics[f'holdfast_releases_total{{reason="{reason}"}}'],
-                         metrics[f'holdfast_held_until_release_count{{reason="{reason}"}}'],
-                         metrics[f'holdfast_release_failures_total{{reason="{reason}"}}']) for reason in SCENARIOS}
+def counted(node):
+    metrics = node.metrics()
+    return {reason: (metrics[f'holdfast_releases_total{{reason="{reason}"}}'],
+                     metrics[f'holdfast_held_until_release_count{{reason="{reason}"}}'],
+                     metrics[f'holdfast_release_failures_total{{reason="{reason}"}}']) for reason in SCENARIOS}
 
-    before = counted()
+
+def test_releases_are_counted_by_their_reason(client, admin, node, house):
+    before = counted(node)
     client.cancel(client.held(house, "A-1")["hold_id"]).expect(200)
     released(admin, hold_ids=[client.held(house, f"A-{n}", cart=f"cart-{n}")["hold_id"] for n in (2, 3)])
     complete(client, held_checkout(client, house, "A-4")[1], "tok_declined").expect(402)
     cancel(client, held_checkout(client, house, "A-5")[1]).expect(200)
-    wait_until(lambda: {reason: after[0] - before[reason][0] for reason, after in counted().items()} ==
+    wait_until(lambda: {reason: after[0] - before[reason][0] for reason, after in counted(node).items()} ==
                {"ttl_expired": 0, "user_cancelled": 2, "payment_failed": 1, "admin_override": 2})
-    for reason, (done, held, failed) in counted().items():
+    for reason, (done, held, failed) in counted(node).items():
         assert done - before[reason][0] == held - before[reason][1]
         assert failed == before[reason][2]
+
+
+def test_what_a_checkout_no_longer_had_is_not_counted_with_it(client, other, admin, node, db, house):
+    """A hold that was cancelled before, one that went into a newer checkout, and a refund of what was freed before."""
+    holds = [client.held(house, f"A-{n}", cart=f"cart-{n}")["hold_id"] for n in (1, 2, 3)]
+    older = started(client, house, holds)
+    started(client, house, holds[1:2])
+    client.cancel(holds[2]).expect(200)
+    before = counted(node)
+    cancel(client, older).expect(200)
+    intent = pending(client, held_checkout(client, house, "A-4", cart="cart-4")[1])
+    deliver(node, intent, "failed", "first").expect(200)
+    other.held(house, "A-4")
+    assert deliver(node, intent, "succeeded", "late").expect(200).json["status"] == "refund_required"
+    assert {reason: after[0] - before[reason][0] for reason, after in counted(node).items()} == {
+        "ttl_expired": 0, "user_cancelled": 1, "payment_failed": 1, "admin_override": 0}
