@@ -6,7 +6,7 @@
 -- $9 text audit action (null: none), $10 text domain event (null: none)
 -- $11 text actor, $12 text request id, $13 text client's address, $14 text user agent
 -- Columns: none that matter. Behind lock_checkout, and behind what the holds went through.
--- P0001 when rows changed are not those promised. Index: primary keys.
+-- An intent that expires is asked about once more (take_due_intents). P0001 when rows changed are not those promised. Index: primary keys.
 WITH clk AS MATERIALIZED (SELECT clock_timestamp() AS now),
 old AS MATERIALIZED ( -- the holds that were paid for know whom to write to
     SELECT max(h.customer_email) AS email
@@ -16,7 +16,7 @@ old AS MATERIALIZED ( -- the holds that were paid for know whom to write to
     WHERE c.checkout_id = $2::uuid AND c.org_id = $1::text),
 pay AS (
     UPDATE payment_intents SET status = $4::text,
-        ask_at = CASE WHEN $4::text = 'pending' THEN ask_at END,
+        ask_at = CASE $4::text WHEN 'pending' THEN ask_at WHEN 'expired' THEN clk.now + interval '60 seconds' END,
         settled_at = CASE WHEN $4::text = 'pending' THEN NULL ELSE clk.now END
     FROM clk WHERE intent_id = $3::uuid
     RETURNING amount, status),

@@ -8,14 +8,15 @@
  * The way of a payment: OP_PAY commits the intent -> payments_charge -> told once, at the
  * provider's answer or when the caller's patience ends -> OP_PAY_SETTLE. Who was told
  * PAYMENT_UNDECIDED because of its patience needn't care any more: the room settles by itself when
- * the provider does answer. Whatever is lost with a node (its intent stays `processing`) is found
- * by any node's upkeep after payment_timeout: payments_ask, which settles by itself too.
+ * the provider does answer, and what is paid again and again while the store is away. Whatever is
+ * lost with a node (its intent stays `processing`) is found by any node's upkeep after
+ * payment_timeout: payments_ask, which settles by itself too.
  *
  * Callers:  api (charge), upkeep (ask), main.
  * Threads:  charge and ask from any. `told` is called on the room's thread, or at once on the
  *           caller's (the room is full or stopped); it must not block.
  * Limits:   payments_max under way; past it a charge is told PAYMENT_UNREACHED, an ask is dropped
- *           (its intent stays due).
+ *           (its intent stays due, unless it was the last ask about one that has expired).
  */
 #ifndef HOLDFAST_PAYMENTS_H
 #define HOLDFAST_PAYMENTS_H

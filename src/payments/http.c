@@ -311,6 +311,7 @@ http_end(struct payment_call *call)
     buf_fini(&http->request);
     buf_fini(&http->answer);
     free(http);
+    call->http = NULL;
 }
 
 /* --- an answer ----------------------------------------------------------------------------------

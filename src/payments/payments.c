@@ -6,7 +6,8 @@
  * at once and at most every TIMERS_US, so that many calls cost no more than a few passes.
  *
  * A charge has a caller until its patience ends. What the provider says after that, and what it
- * says to an ask, the room settles by itself.
+ * says to an ask, the room settles by itself. What is paid keeps its place until that is stored: it
+ * comes back with the arrivals, and is tried again, later and later.
  */
 #include "holdfast/payments.h"
 
@@ -17,9 +18,14 @@
 #include "holdfast/metrics.h"
 #include "payments_internal.h"
 
-#define TIMERS_US   (5 * (int64_t)TIME_US_PER_MS)
-#define SLEEP_US    (1 * (int64_t)TIME_US_PER_S)
-#define STACK_BYTES (256 * 1024)
+#define TIMERS_US         (5 * (int64_t)TIME_US_PER_MS)
+#define SLEEP_US          (1 * (int64_t)TIME_US_PER_S)
+#define STACK_BYTES       (256 * 1024)
+
+#define TRY_AGAIN_US      (200 * (int64_t)TIME_US_PER_MS)
+#define TRY_AGAIN_MOST_US (5 * (int64_t)TIME_US_PER_S)
+#define TRY_AGAIN_DOUBLES 5 /* from one to the other */
+#define SETTLE_WITHIN_US  (600 * (int64_t)TIME_US_PER_S)
 
 static const struct provider *const providers[] = { &provider_simulated, &provider_http };
 
@@ -160,11 +166,35 @@ call_end(struct payment_call *call)
     call_free(call);
 }
 
+/* The call is the op's from here on: the provider is done with it. */
+static void
+settle_paid(struct payment_call *call)
+{
+    DL_DELETE(call->room->calls, call);
+    call->answer_at.us = 0;
+    payments_settle_paid(call);
+}
+
+bool
+payment_call_settled(struct payment_call *call, bool is_settled)
+{
+    if (!is_settled && mono_now().us < call->settle_until.us && hand_over(call))
+        return true;
+    call_free(call);
+    return false;
+}
+
 void
 payment_call_answer(struct payment_call *call, enum payment_outcome outcome)
 {
     metric_add(counter_of(call->is_ask, outcome), 1);
     metric_observe(METRIC_PAYMENT_SECONDS, (uint64_t)(mono_now().us - call->begun.us));
+    if (call->told == NULL && outcome == PAYMENT_PAID) {
+        call->provider->end(call);
+        call->settle_until.us = mono_now().us + SETTLE_WITHIN_US;
+        settle_paid(call);
+        return;
+    }
     if (call->told != NULL)
         tell(call, outcome);
     else if (settles_as(call, &outcome))
@@ -189,6 +219,16 @@ payment_call_answer_in(struct payment_call *call, int64_t us, enum payment_outco
     note_timer(call->room, call->answer_at);
 }
 
+/* It comes back from the engine, which could not store it. */
+static void
+settle_again_later(struct payment_call *call)
+{
+    int doubles = call->tries <= TRY_AGAIN_DOUBLES ? call->tries - 1 : TRY_AGAIN_DOUBLES;
+    int64_t us = TRY_AGAIN_US << doubles;
+
+    payment_call_answer_in(call, us < TRY_AGAIN_MOST_US ? us : TRY_AGAIN_MOST_US, PAYMENT_PAID);
+}
+
 static void
 note_timers_of(struct payments *room, const struct payment_call *call)
 {
@@ -210,7 +250,10 @@ look_at_timers(struct payments *room)
     DL_FOREACH_SAFE(room->calls, call, next)
     {
         if (call->answer_at.us > 0 && call->answer_at.us <= now.us) {
-            payment_call_answer(call, call->answer);
+            if (call->tries > 0)
+                settle_paid(call);
+            else
+                payment_call_answer(call, call->answer);
             continue;
         }
         if (call->told != NULL && call->patience.us <= now.us) {
@@ -241,6 +284,10 @@ begin(struct payments *room, struct payment_call *call)
 {
     call->begun = mono_now();
     DL_APPEND(room->calls, call);
+    if (call->tries > 0) {
+        settle_again_later(call);
+        return;
+    }
     if (call->told != NULL && call->patience.us <= call->begun.us) {
         payment_call_answer(call, PAYMENT_UNREACHED); /* the provider was not asked yet */
         return;

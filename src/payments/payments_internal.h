@@ -18,7 +18,7 @@ struct payments {
 
     /* guarded by lock */
     struct lock lock;              /* rank PAYMENTS */
-    struct payment_call *arrivals; /* not begun yet, in order */
+    struct payment_call *arrivals; /* not begun yet, or to be settled again; in order */
     bool stopping;
 
     /* the thread's own */
@@ -27,7 +27,7 @@ struct payments {
     bool http_fails;             /* the last call over HTTP got no answer, and the log says so */
 
     /* atomic, any thread */
-    _Atomic int64_t under_way; /* arrivals and calls */
+    _Atomic int64_t under_way; /* arrivals, calls, and those that ops have */
 };
 
 /* --- settle.c ------------------------------------------------------------------ */
@@ -35,6 +35,13 @@ struct payments {
 /* Hands an OP_PAY_SETTLE to the engine. What fails stays due: upkeep of some node asks. */
 void payments_settle(struct payments *room, const struct payment *payment,
                      enum payment_outcome outcome);
+/* The same of what is paid. The call is the op's until payment_call_settled. */
+void payments_settle_paid(struct payment_call *call);
+
+/* --- payments.c ---------------------------------------------------------------- */
+
+/* How a try ended; any thread. True: another one follows. False: the call is gone. */
+bool payment_call_settled(struct payment_call *call, bool is_settled);
 
 /* --- http.c -------------------------------------------------------------------- */
 

@@ -38,6 +38,10 @@ struct payment_call {
     void (*told)(void *context, enum payment_outcome outcome);
     void *context;
 
+    /* of one that is paid, and that no caller waits for: until the engine has stored it */
+    int tries; /* 0: it is none */
+    struct mono_time settle_until;
+
     /* the provider's own */
     struct mono_time answer_at; /* simulated: when it answers, and what; 0: not by time */
     enum payment_outcome answer;
@@ -49,7 +53,8 @@ struct provider {
     /* Whether its settings will do. False: error names the one that won't. */
     bool (*check)(const struct config *config, char *error, size_t error_bytes);
     void (*begin)(struct payment_call *call);
-    /* Frees what begin took, whether the call was answered or is given up. */
+    /* Frees what begin took, whether the call was answered or is given up. A second time it does
+     * nothing. */
     void (*end)(struct payment_call *call);
 };
 

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from support.checkouts import checkout_row, complete, held_checkout, in_payment, intents_of
+from support.checkouts import await_intent, checkout_row, complete, held_checkout, in_payment, intents_of
 from support.node import Node, verify
 from support.payment_provider import LATE_S, PaymentProvider
 from support.tables import query, seat_row
@@ -113,6 +113,25 @@ def test_what_is_pending_still_at_payment_timeout_is_free_again(client, provider
     assert ended(db, checkout) == "failed"
     assert len(provider.charge(intent).asked) == 1
     fate(event, checkout, sold=False, intent="expired", charged=0)
+
+
+@pytest.mark.parametrize("late, end", [("succeeded", "succeeded"), (None, "expired")])
+def test_what_has_expired_is_asked_about_once_more(client, provider, sale, fate, db, late, end):
+    """Who heard of its success may have died with it."""
+    event, checkout = sale(payment_timeout=1)
+    intent = complete(client, checkout, "pending").expect(202).json["payment_intent_id"]
+    assert ended(db, checkout) == "failed"
+    if late:
+        provider.decide(intent, late)
+    asked = len(provider.charge(intent).asked)
+    assert query(db, "UPDATE payment_intents SET ask_at = clock_timestamp() WHERE intent_id = %s AND ask_at > "
+                 "clock_timestamp() + interval '30 seconds' RETURNING 1", intent)  # a minute is over
+    wait_until(lambda: len(provider.charge(intent).asked) > asked, 8)
+    await_intent(db, intent, end)
+    time.sleep(2)
+    assert len(provider.charge(intent).asked) == asked + 1
+    assert [row.ask_at for row in query(db, "SELECT ask_at FROM payment_intents WHERE intent_id = %s", intent)] == [None]
+    fate(event, checkout, sold=bool(late), intent=end, charged=1 if late else 0)
 
 
 # --- no answer: it may be charged ----------------------------------------------------------------------------

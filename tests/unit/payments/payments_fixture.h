@@ -55,6 +55,8 @@ struct settled {
 
 static struct settled settles[SETTLES];
 static _Atomic int settle_count;
+static _Atomic int settle_failures; /* how many fail before the others end well */
+static enum hf_status settle_failure;
 
 /* Answers at once. It runs on the room's thread, from where cmocka can't fail. */
 void
@@ -68,7 +70,7 @@ engine_submit(struct engine *engine, struct op *op)
     hf_assert(slice_is(op->user, "ann") && op->deadline.us > mono_now().us && at < SETTLES);
     settles[at] = (struct settled){ op->intent_id, op->outcome };
     atomic_store(&settle_count, at + 1);
-    op->status = HF_OK;
+    op->status = at < atomic_load(&settle_failures) ? settle_failure : HF_OK;
     op->finish(op);
     op->send(op);
 }
@@ -102,6 +104,7 @@ room_of_config(void)
     node.config = &config;
     node.clock = db_clock_new();
     atomic_store(&settle_count, 0);
+    atomic_store(&settle_failures, 0);
     struct payments *room = payments_start(&node, error, sizeof(error));
     if (room == NULL)
         fail_msg("%s", error);

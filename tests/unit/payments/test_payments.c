@@ -157,6 +157,64 @@ who_cannot_be_asked_here_stays_due_until_the_last_time(void **state)
     assert_int_equal(await_settled(2, &payment), PAYMENT_TIMED_OUT);
 }
 
+/* From the next settlement on. */
+static void
+let_settlements_fail(int count, enum hf_status status)
+{
+    atomic_store(&settle_count, 0);
+    settle_failure = status;
+    atomic_store(&settle_failures, count);
+}
+
+static void
+what_is_paid_is_settled_again_until_the_engine_has_it(void **state)
+{
+    static const enum hf_status failures[] = { HF_STORE_UNAVAILABLE, HF_SEAT_CONTENDED,
+                                               HF_INTERNAL };
+    struct payment payment = payment_by("tok_ok");
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        let_settlements_fail(2, failures[i]);
+        ask("simulated", &payment, false);
+        for (int64_t us = 0; us < WAIT_US && atomic_load(&settle_count) < 1; us += LOOK_US)
+            usleep(LOOK_US);
+        assert_int_equal(atomic_load(&room->under_way), 1); /* it keeps its place */
+        await_nothing_under_way(room);
+        assert_int_equal(await_settled(3, &payment), PAYMENT_PAID);
+    }
+}
+
+static void
+what_is_paid_is_not_tried_for_ever_nor_past_the_end_of_the_room(void **state)
+{
+    struct payment payment = payment_by("tok_ok");
+
+    (void)state;
+    let_settlements_fail(SETTLES, HF_STORE_UNAVAILABLE);
+    ask("simulated", &payment, false);
+    for (int64_t us = 0; us < WAIT_US && atomic_load(&settle_count) < 1; us += LOOK_US)
+        usleep(LOOK_US);
+    move_clock(room, 601 * S);
+    await_nothing_under_way(room);
+    ask("simulated", &payment, false);
+    payments_stop(room);
+    assert_int_equal(atomic_load(&room->under_way), 0);
+}
+
+static void
+what_is_not_paid_is_settled_once(void **state)
+{
+    struct payment payment = payment_by("tok_declined");
+
+    (void)state;
+    let_settlements_fail(1, HF_STORE_UNAVAILABLE);
+    ask("simulated", &payment, false); /* its intent stays due */
+    await_nothing_under_way(room);
+    usleep(300 * 1000);
+    assert_int_equal(await_settled(1, &payment), PAYMENT_DECLINED);
+}
+
 /* --- limits and the end -------------------------------------------------------------------- */
 
 static void
@@ -289,6 +347,9 @@ main(void)
         with_a_room(a_payment_is_copied),
         with_a_room(an_ask_is_settled_as_the_provider_says_and_else_as_timed_out),
         with_a_room(who_cannot_be_asked_here_stays_due_until_the_last_time),
+        with_a_room(what_is_paid_is_settled_again_until_the_engine_has_it),
+        with_a_room(what_is_paid_is_not_tried_for_ever_nor_past_the_end_of_the_room),
+        with_a_room(what_is_not_paid_is_settled_once),
         with_a_room(past_the_limit_a_charge_is_not_begun_and_an_ask_is_dropped),
         with_a_room(
             who_waits_when_the_room_stops_hears_undecided_and_who_comes_later_was_not_charged),
