@@ -420,7 +420,8 @@ room_new(struct node *node)
     room->provider = find_provider(slice_of(node->config->payment_provider));
     room->timers_due.us = INT64_MAX;
     lock_init(&room->lock, LOCK_PAYMENTS);
-    room->multi = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? curl_multi_init() : NULL;
+    room->curl_is_ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    room->multi = room->curl_is_ready ? curl_multi_init() : NULL;
     if (room->multi == NULL)
         payments_free(&room);
     return room;
@@ -461,7 +462,8 @@ payments_free(struct payments **payments)
     hf_assert(room->calls == NULL && room->arrivals == NULL);
     if (room->multi != NULL)
         curl_multi_cleanup(room->multi);
-    curl_global_cleanup();
+    if (room->curl_is_ready)
+        curl_global_cleanup();
     lock_fini(&room->lock);
     free(room);
     *payments = NULL;

@@ -15,6 +15,7 @@ struct payments {
     const struct provider *provider; /* for new intents */
     CURLM *multi;                    /* used by the thread alone, but for its wakeup */
     struct thread thread;
+    bool curl_is_ready; /* curl_global_init did it, and is to be undone */
 
     /* guarded by lock */
     struct lock lock;              /* rank PAYMENTS */
