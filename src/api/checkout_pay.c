@@ -11,8 +11,8 @@
  * A client that goes away changes none of this, and a node that dies leaves the intent to any
  * node's upkeep.
  *
- * The Idempotency-Key: OP_PAY only looks whether an answer is kept; OP_PAY_SETTLE keeps one. What
- * OP_PAY answers for good is kept as any refusal is.
+ * The Idempotency-Key: OP_PAY only looks whether an answer is kept; OP_PAY_SETTLE keeps one, unless
+ * it is that the payment is pending. What OP_PAY answers for good is kept as any refusal is.
  */
 #include <stddef.h>
 #include <string.h>

@@ -157,8 +157,8 @@ keys_claim(struct batch *batch)
     return ok;
 }
 
-/* A payment is begun under the key, and what it came to is kept under it; in between others hear
- * that it is under way. */
+/* A payment is begun under the key, and what it came to is kept under it; until then whoever asks
+ * hears that it is under way. */
 bool
 key_is_claimed(const struct op *op)
 {
@@ -171,10 +171,11 @@ key_keeps_answer(const struct op *op)
     return op->keyed && op->kind != OP_PAY;
 }
 
+/* 202: the payment is not decided yet; who asks again under the key hears what it came to. */
 static bool
 is_kept(const struct op *op, int status)
 {
-    return status < 500 && status != 429 && op->status != HF_REQUEST_IN_PROGRESS &&
+    return status < 500 && status != 202 && status != 429 && op->status != HF_REQUEST_IN_PROGRESS &&
            op->status != HF_SEAT_CONTENDED;
 }
 

@@ -439,13 +439,28 @@ def test_a_keyed_start_is_told_again(client, db, event):
                   "idempotency_key_reused")
 
 
-@pytest.mark.parametrize("method, status", [("tok_ok", 200), ("tok_declined", 402), ("tok_pending", 202)])
+@pytest.mark.parametrize("method, status", [("tok_ok", 200), ("tok_declined", 402)])
 def test_a_keyed_payment_is_told_again(client, db, event, method, status):
     _, checkout = held_checkout(client, event, "A-1")
     headers = key()
     first = complete(client, checkout, method, headers=headers).expect(status)
     again = complete(client, checkout, method, headers=headers).expect(status)
     assert again.body == first.body
+    assert len(intents_of(db, checkout)) == 1
+    check_problem(complete(client, checkout, "tok_other", headers=headers), "idempotency_key_reused")
+
+
+def test_that_a_payment_is_pending_is_told_until_the_webhook_decides(client, db, event):
+    """It is no final answer: what the payment came to is told, and kept, under the same key."""
+    _, checkout = held_checkout(client, event, "A-1")
+    headers = key()
+    pending = complete(client, checkout, "tok_pending", headers=headers).expect(202)
+    assert complete(client, checkout, "tok_pending", headers=headers).expect(202).body == pending.body
+    assert complete(client, checkout, "tok_other", headers=headers).expect(202).body == pending.body
+    checkouts.deliver(client.node, pending.json["payment_intent_id"], "succeeded", "k1").expect(200)
+    paid = complete(client, checkout, "tok_pending", headers=headers).expect(200)
+    assert paid.json["status"] == "completed" and len(paid.json["tickets"]) == 1
+    assert complete(client, checkout, "tok_pending", headers=headers).expect(200).body == paid.body
     assert len(intents_of(db, checkout)) == 1
     check_problem(complete(client, checkout, "tok_other", headers=headers), "idempotency_key_reused")
 
