@@ -11,6 +11,7 @@
 #include "api_internal.h"
 #include "events_internal.h"
 #include "holdfast/thread.h"
+#include "idempotency.h"
 
 #define REASON_BYTES_MAX 500
 #define ROUNDS_MAX       4 /* the first, and again after 10, 20 and 40 ms */
@@ -204,7 +205,7 @@ run(struct api_call *call, struct desk_tools *tools, enum pg_statement statement
     struct admin_seats admin = { .call = call, .statement = statement };
     struct event_row event;
 
-    if (!read_body(&admin))
+    if (!idempotency_is_new(call, tools->pg) || !read_body(&admin))
         return;
     enum hf_status status = event_row_find(call, tools->pg, call_org(call), admin.event, &event);
     if (status == HF_OK)

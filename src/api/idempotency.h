@@ -1,9 +1,8 @@
 /*
  * idempotency.h - the Idempotency-Key of a POST: read, handed on, its answer kept.
  *
- * A key belongs to org, token's user, method and path. Its row is written in the
- * transaction of its request: by the engine for ops, by idempotency_tx_run and
- * idempotency_store for a call on the desk.
+ * A key belongs to org, token's user, method and path. Its row is written by the engine: for an op
+ * in the op's own transaction, for a call on the desk after its work, before it is answered.
  *
  * Threads: the call's owner. Memory: the call's arena.
  */
@@ -35,31 +34,20 @@ void idempotency_keep(struct api_call *call);
 /* --- for calls on the desk ------------------------------------------------------ */
 
 /*
- * tx_run under the call's key: claims it (waiting up to 2 s for a first request), then runs
- * `body`. Without a key it is tx_run alone.
+ * Whether the call was answered before; asked before its work is begun, so that it isn't done twice
+ * (waiting up to 2 s for a first request that keeps its answer just now; one that still works is
+ * not seen).
  *
+ * HF_OK                      it wasn't, or has no key: respond keeps its answer
  * HF_NOT_MODIFIED            the answer of before is in the reply: respond_send(call)
  * HF_REQUEST_IN_PROGRESS,
  * HF_IDEMPOTENCY_KEY_REUSED  answer with it
  * anything else              as tx_run
  */
-HF_MUST_CHECK enum hf_status idempotency_tx_run(struct api_call *call, struct pg *pg, tx_body *body,
-                                                void *context);
-
-/*
- * For work that is no one transaction, and must not be done twice: whether it was answered before.
- * HF_OK: it wasn't; respond keeps its answer. Otherwise as idempotency_tx_run. A first request that
- * still runs is not seen.
- */
 HF_MUST_CHECK enum hf_status idempotency_look_up(struct api_call *call, struct pg *pg);
 
-/*
- * The last thing of such a body: keeps the answer that the call will get if this commits
- * (content_type is TYPE_JSON). Nothing without a key. The answer must then be sent as it
- * was kept. HF_OK, or what the body returns.
- */
-HF_MUST_CHECK enum hf_status idempotency_store(struct api_call *call, struct pg *pg,
-                                               int http_status, const struct buf *answer);
+/* The same for work that has no answer of its own for these. False: the call is answered. */
+HF_MUST_CHECK bool idempotency_is_new(struct api_call *call, struct pg *pg);
 
 /* Makes what was kept the call's reply. */
 void idempotency_fill(struct api_call *call, int status, struct slice type, struct slice body);

@@ -1,5 +1,5 @@
 /*
- * idempotency_tx.c - an Idempotency-Key in a transaction of the desk, as engine/keys.c does it.
+ * idempotency_tx.c - whether a call on the desk was answered before, as engine/keys.c finds out.
  *
  * Both lock the same number for the same key, and both read what was kept after the lock,
  * in a statement of its own, so that an answer committed just before is seen.
@@ -142,99 +142,43 @@ claim(struct api_call *call, struct pg *pg)
     return status;
 }
 
-/* --- the transaction -------------------------------------------------------------------- */
-
-struct keyed_body {
-    struct api_call *call;
-    tx_body *body;
-    void *context;
-};
+/* --- the look -------------------------------------------------------------------------- */
 
 static enum hf_status
-claim_then_body(struct pg *pg, void *context)
+claim_body(struct pg *pg, void *context)
 {
-    const struct keyed_body *keyed = context;
-    enum hf_status status = claim(keyed->call, pg);
-
-    return status == HF_OK ? keyed->body(pg, keyed->context) : status;
-}
-
-static void
-pause_for_first(void)
-{
-    sleep_us(KEY_PAUSE_US);
-}
-
-enum hf_status
-idempotency_tx_run(struct api_call *call, struct pg *pg, tx_body *body, void *context)
-{
-    struct keyed_body keyed = { call, body, context };
-    int64_t give_up_us = call->exchange->request.received.us + KEY_WAIT_US;
-    enum hf_status status;
-
-    if (call->key_state != KEY_OPEN)
-        return tx_run(call->api->node, pg, call->deadline, body, context);
-    if (!call_key_digest(call))
-        return HF_OVERLOADED;
-    for (;;) {
-        status = tx_run(call->api->node, pg, call->deadline, claim_then_body, &keyed);
-        if (status != HF_REQUEST_IN_PROGRESS || mono_now().us >= give_up_us)
-            break;
-        pause_for_first();
-    }
-    /* What was kept, or can't be, isn't kept once more by respond. */
-    if (status == HF_OK || status == HF_NOT_MODIFIED)
-        call->key_state = KEY_SETTLED;
-    return status;
-}
-
-static enum hf_status
-nothing(struct pg *pg, void *context)
-{
-    (void)pg;
-    (void)context;
-    return HF_OK;
+    return claim(context, pg);
 }
 
 enum hf_status
 idempotency_look_up(struct api_call *call, struct pg *pg)
 {
+    int64_t give_up_us = call->exchange->request.received.us + KEY_WAIT_US;
+    enum hf_status status;
+
     if (call->key_state != KEY_OPEN)
         return HF_OK;
-    enum hf_status status = idempotency_tx_run(call, pg, nothing, NULL);
-    if (status == HF_OK)
-        call->key_state = KEY_OPEN;
+    if (!call_key_digest(call))
+        return HF_OVERLOADED;
+    for (;;) {
+        status = tx_run(call->api->node, pg, call->deadline, claim_body, call);
+        if (status != HF_REQUEST_IN_PROGRESS || mono_now().us >= give_up_us)
+            break;
+        sleep_us(KEY_PAUSE_US);
+    }
+    if (status == HF_NOT_MODIFIED)
+        call->key_state = KEY_SETTLED; /* respond doesn't keep it once more */
     return status;
 }
 
-enum hf_status
-idempotency_store(struct api_call *call, struct pg *pg, int http_status, const struct buf *answer)
+bool
+idempotency_is_new(struct api_call *call, struct pg *pg)
 {
-    struct key_columns columns = { 0 };
-    struct pg_params params;
-    struct pg_array status;
-    char text[HEX_BYTES];
+    enum hf_status status = idempotency_look_up(call, pg);
 
-    if (call->key_state != KEY_OPEN)
-        return HF_OK;
-    add_identity(&columns, call);
-    add_text(&columns, digest_text(call, text));
-    pg_array_init(&status, PG_INT4);
-    pg_array_int(&status, http_status);
-    pg_params_init(&params);
-    add_params(&params, &columns);
-    pg_param_array(&params, &status);
-    struct key_columns rest = { 0 };
-    add_text(&rest, slice_of(TYPE_JSON));
-    add_text(&rest, buf_slice(answer));
-    add_params(&params, &rest);
-    pg_tx_send(pg, STATEMENT_STORE_KEYS, &params);
-    pg_tx_flush(pg);
-    columns_fini(&columns);
-    columns_fini(&rest);
-    pg_array_fini(&status);
-    struct pg_result *done = pg_tx_next(pg);
-    enum hf_status outcome = done != NULL ? HF_OK : HF_INTERNAL;
-    pg_result_free(&done);
-    return outcome;
+    if (status == HF_NOT_MODIFIED)
+        respond_send(call); /* as it was answered before */
+    else if (status != HF_OK)
+        respond_refusal(call, status, NULL);
+    return status == HF_OK;
 }

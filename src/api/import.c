@@ -4,6 +4,7 @@
 #include "api_internal.h"
 #include "events_internal.h"
 #include "holdfast/seat_import.h"
+#include "idempotency.h"
 
 #include <stdio.h>
 
@@ -48,6 +49,8 @@ import_run(struct api_call *call, struct desk_tools *tools)
 {
     struct mono_time began = mono_now();
 
+    if (!idempotency_is_new(call, tools->pg))
+        return;
     call->deadline.us =
         began.us + IMPORT_TIME_US; /* also for what comes after: its answer is kept for a key */
     struct seat_import import = { .node = tools->node,

@@ -9,6 +9,7 @@
 #include "holdfast/json.h"
 #include "holdfast/log.h"
 #include "holdfast/repair.h"
+#include "idempotency.h"
 
 /* They read all of an event and walk all of Redis. */
 #define TIME_US (60 * (int64_t)TIME_US_PER_S)
@@ -204,6 +205,9 @@ reconcile_run(struct api_call *call, struct desk_tools *tools)
     struct mono_time deadline = { mono_now().us + TIME_US };
     struct repair_report report = { 0 };
     bool is_on = warm_tier_is_on(tools->node->tier);
+
+    if (!idempotency_is_new(call, tools->pg))
+        return;
     enum hf_status status = is_on
                                 ? repair_event(tools->node, tools->pg, tools->warm, call_org(call),
                                                call->event, REPAIR_THOROUGH, deadline, &report)

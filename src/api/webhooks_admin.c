@@ -15,6 +15,7 @@
 #include "events_internal.h"
 #include "holdfast/delivery.h"
 #include "holdfast/log.h"
+#include "idempotency.h"
 
 #define SECRET_BYTES_MIN  16
 #define SECRET_BYTES_MAX  255
@@ -524,7 +525,7 @@ replay_run(struct api_call *call, struct desk_tools *tools)
 {
     struct replay replay = { .call = call };
 
-    if (!read_replay(&replay))
+    if (!idempotency_is_new(call, tools->pg) || !read_replay(&replay))
         return;
     enum hf_status status = tx_run(tools->node, tools->pg, call->deadline, replay_body, &replay);
     if (status == HF_OK)

@@ -169,17 +169,41 @@ def test_each_change_of_a_hold(client, event, db, org):
     assert entries == ["seat_held", "hold_extended", "hold_transferred", "seat_sold"]
 
 
-def test_block_and_import(admin, event):
-    body = {"event_id": event, "seat_ids": ["A-1"], "reason": "x"}
-    first = admin.post("/api/admin/seats/block", body, headers=key("b")).expect(200)
+@pytest.mark.parametrize("verb, undo, status", [("block", "unblock", "available"), ("unblock", "block", "blocked")])
+def test_a_repeated_block_changes_nothing(admin, event, db, org, verb, undo, status):
+    """Nor does another body under its key, though its seats could be changed."""
+    def change(word, *seats, **more):
+        return admin.post(f"/api/admin/seats/{word}", {"event_id": event, "seat_ids": list(seats), "reason": "x"}, **more)
+
+    def now(seat):
+        return query(db, "SELECT status FROM seats WHERE org_id = %s AND event_id = %s AND seat_id = %s", org, event, seat)
+
+    change(undo, "A-1", "A-2")
+    first = change(verb, "A-1", headers=key("b")).expect(200)
     assert first.json["changed"] == 1
-    same(first, admin.post("/api/admin/seats/block", body, headers=key("b")))
-    rows = "seat_id,section,row,number\nB-1,main,B,1\n"
-    path, sent = f"/api/events/{event}/seats/import", {"Content-Type": "text/csv"} | key("i")
-    first = admin.post(path, body=rows, headers=sent).expect(200)
+    assert change(undo, "A-1").expect(200).json["changed"] == 1
+    entries = audit(db, org, event)
+    same(first, change(verb, "A-1", headers=key("b")))
+    change(verb, "A-2", headers=key("b")).expect(422, "idempotency_key_reused")
+    assert now("A-1") == now("A-2") == [(status,)]
+    assert audit(db, org, event) == entries
+
+
+def test_a_repeated_import_changes_nothing(admin, event, db, org):
+    """Nor does another body under its key, though it is a good one."""
+    def seats():
+        return sorted(query(db, "SELECT seat_id, price FROM seats WHERE org_id = %s AND event_id = %s", org, event))
+
+    rows = "seat_id,section,row,number,price\nB-1,main,B,1,{}\n"
+    path, sent = f"/api/events/{event}/seats/import", {"Content-Type": "text/csv"}
+    first = admin.post(path, body=rows.format(1), headers=sent | key("i")).expect(200)
     assert first.json["imported"] == 1
-    same(first, admin.post(path, body=rows, headers=sent))
-    admin.post(path, body=rows + "B-2,main,B,2\n", headers=sent).expect(422, "idempotency_key_reused")
+    admin.post(path, body=rows.format(2), headers=sent).expect(200)
+    before = seats()
+    same(first, admin.post(path, body=rows.format(1), headers=sent | key("i")))
+    other = rows.format(1) + "B-2,main,B,2,1\n"
+    admin.post(path, body=other, headers=sent | key("i")).expect(422, "idempotency_key_reused")
+    assert seats() == before
 
 
 def test_other_methods_take_no_key(client, event):
