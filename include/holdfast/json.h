@@ -34,6 +34,9 @@ struct json_error {
 /* True: `text` is one strict JSON value. False: *error says why. */
 bool json_scan(struct slice text, struct json_error *error);
 
+/* Whether the bytes are UTF-8 as RFC 3629 has it; NUL is a character as any. */
+bool utf8_is_valid(struct slice text);
+
 /*
  * Scans, then builds the tree. The caller frees it with cJSON_Delete.
  * NULL: not JSON, or no memory (error->reason says which).

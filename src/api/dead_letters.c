@@ -8,12 +8,15 @@
  */
 #include <stdio.h>
 
+#include "hold_request.h"
+#include "idempotency.h"
 #include "op_call.h"
 #include "payment_webhook.h"
 
 #define LIMIT_DEFAULT   100
 #define LIMIT_MAX       500
 #define TIME_DIGITS_MAX 18
+#define NO_DELIVERY     "There is no such delivery."
 
 /* Columns of list_payment_dead_letters. */
 enum { INTENT, KEY, STATUS, ATTEMPTS, ERROR, RECEIVED_AT, EVENT, INTENT_STATUS, PURPOSE, SUBJECT };
@@ -62,7 +65,9 @@ parse_after(struct slice text, struct list_request *list)
         !cut(&text, &list->status))
         return false;
     list->key = text;
-    return parse_us(us, &list->received_at.us) && uuid_parse(intent, &list->intent);
+    return parse_us(us, &list->received_at.us) && uuid_parse(intent, &list->intent) &&
+           (slice_is(list->status, "succeeded") || slice_is(list->status, "failed")) &&
+           word_is_good(list->key, PROVIDER_KEY_MAX);
 }
 
 static bool
@@ -235,10 +240,10 @@ submit_replay(struct api_call *call, struct slice verdict)
     op_submit(call, op);
 }
 
-static void
-replay_run(struct api_call *call, struct desk_tools *tools)
+/* False: the call is answered. */
+static bool
+read_delivery(struct api_call *call, struct desk_tools *tools, struct pg_result **rows)
 {
-    struct pg_result *rows = NULL;
     struct pg_params params;
 
     pg_params_init(&params);
@@ -246,12 +251,24 @@ replay_run(struct api_call *call, struct desk_tools *tools)
     pg_param_uuid(&params, &call->intent_id);
     pg_param_text(&params, call_param(call, "key"));
     enum pg_outcome outcome =
-        call_read(call, tools, STATEMENT_READ_PAYMENT_DELIVERY, &params, &rows);
+        call_read(call, tools, STATEMENT_READ_PAYMENT_DELIVERY, &params, rows);
     if (outcome != PG_DONE)
         respond_refusal(call, call_outcome(call, outcome, tools->pg), NULL);
-    else if (pg_rows(rows) == 0)
-        respond_refusal(call, HF_NOT_FOUND, "There is no such delivery.");
-    else
+    else if (pg_rows(*rows) == 0)
+        respond_refusal(call, HF_NOT_FOUND, NO_DELIVERY);
+    return outcome == PG_DONE && pg_rows(*rows) > 0;
+}
+
+static void
+replay_run(struct api_call *call, struct desk_tools *tools)
+{
+    struct pg_result *rows = NULL;
+
+    if (!idempotency_is_new(call, tools->pg))
+        return;
+    if (!word_is_good(call_param(call, "key"), PROVIDER_KEY_MAX))
+        respond_refusal(call, HF_NOT_FOUND, NO_DELIVERY); /* the store takes no such text */
+    else if (read_delivery(call, tools, &rows))
         submit_replay(call, pg_get_text(rows, 0, 0));
     pg_result_free(&rows);
 }

@@ -106,6 +106,15 @@ count_characters(struct slice text, bool lines, bool *has_control)
     return count;
 }
 
+bool
+word_is_good(struct slice text, int64_t max)
+{
+    bool has_control;
+    int64_t count = count_characters(text, false, &has_control);
+
+    return utf8_is_valid(text) && !has_control && count >= 1 && count <= max;
+}
+
 static void
 read_prose(struct reader *reader, const struct field_spec *spec, struct json_value value,
            struct slice *out)

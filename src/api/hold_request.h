@@ -73,6 +73,9 @@ struct body_spec {
     int count;
 };
 
+/* Whether a text that didn't come in JSON could be a FIELD_WORD of 1 to max characters. */
+bool word_is_good(struct slice text, int64_t max);
+
 /* False: the body was refused and the call is gone. */
 HF_MUST_CHECK bool hold_request_read(struct api_call *call, const struct body_spec *spec,
                                      struct hold_request *request);

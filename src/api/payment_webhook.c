@@ -6,7 +6,7 @@
  * transaction that acts on it, so that repeats change nothing, in whatever order they come.
  *
  * If the store is away the answer is 503 and the provider sends it again. If our own processing
- * fails the delivery is kept and answered 202: upkeep tries it again, and in the end it is a dead
+ * fails the delivery is kept and answered 200: upkeep tries it again, and in the end it is a dead
  * letter for an admin (dead_letters.c).
  */
 #include "payment_webhook.h"
@@ -20,10 +20,9 @@
 #include "holdfast/metrics.h"
 #include "holdfast/signature.h"
 
-#define INTENT_TEXT_MAX  64
-#define PROVIDER_KEY_MAX 255
-#define BODY_BYTES_MAX   (64 * 1024) /* what isn't signed well costs no more than its hash */
-#define ERROR_BYTES      128
+#define INTENT_TEXT_MAX 64
+#define BODY_BYTES_MAX  (64 * 1024) /* what isn't signed well costs no more than its hash */
+#define ERROR_BYTES     128
 
 enum payment_outcome
 payment_outcome_of_verdict(struct slice verdict)
@@ -85,7 +84,7 @@ answer_kept(struct api_call *call, const struct op *op, struct slice status)
 
     json_writer_init(&w, &body);
     write_answer(&w, &op->intent_id, status);
-    respond_json(call, 202, &body);
+    respond_json(call, 200, &body);
 }
 
 static enum pg_outcome
@@ -169,7 +168,10 @@ webhook_send(struct op *op)
     metric_add(METRIC_PAYMENT_WEBHOOKS_FAILED_TOTAL, 1);
     log_failure(call, op);
     call->state = op;
-    call_on_desk(call, keep_run);
+    if (atomic_load(&call->api->phase) == API_CLOSED) /* the desk may be gone */
+        respond_refusal(call, HF_DRAINING, NULL);
+    else
+        call_on_desk(call, keep_run);
 }
 
 static const struct field_spec webhook_fields[] = {

@@ -7,6 +7,8 @@
 #include "holdfast/op.h"
 #include "holdfast/slice.h"
 
+#define PROVIDER_KEY_MAX 255 /* characters of a providerIdempotencyKey */
+
 /* "succeeded" or "failed", as a provider says it. */
 enum payment_outcome payment_outcome_of_verdict(struct slice verdict);
 

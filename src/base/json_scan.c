@@ -151,6 +151,21 @@ utf8_sequence(const unsigned char *at, const unsigned char *end)
     return len;
 }
 
+bool
+utf8_is_valid(struct slice text)
+{
+    const unsigned char *at = (const unsigned char *)text.ptr;
+    const unsigned char *end = text.len > 0 ? at + text.len : at;
+
+    while (at < end) {
+        size_t len = *at < 0x80 ? 1 : utf8_sequence(at, end);
+        if (len == 0)
+            return false;
+        at += len;
+    }
+    return true;
+}
+
 /* At the 'u' of an escape: moves behind it, and behind the second half of a pair. */
 static bool
 scan_unicode_escape(struct scan *s)
