@@ -12,8 +12,8 @@
 #include "events_put.h"
 
 #define AREA_CAPACITY_MAX INT32_MAX
-#define AREAS_MAX         1000 /* few by nature; they are compared one by one */
-#define PRICE_MAX         (INT64_C(1) << 52)
+#define AREAS_MAX         1000                   /* few by nature; they are compared one by one */
+#define PRICE_MAX         INT64_C(1000000000000) /* no checkout's sum passes an int64 */
 
 struct slice
 put_path(char *text, size_t bytes, const char *list, int index, const char *name)

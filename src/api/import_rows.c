@@ -10,7 +10,7 @@
 #include "holdfast/ids.h"
 #include "holdfast/seat_import.h"
 
-#define PRICE_MAX (INT64_C(1) << 52)
+#define PRICE_MAX INT64_C(1000000000000) /* no checkout's sum passes an int64 */
 
 enum field { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y, ATTRIBUTES, FIELD_COUNT };
 

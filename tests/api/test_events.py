@@ -92,9 +92,14 @@ def test_a_field_that_cannot_be(admin, field, value):
     check_problem(admin.get("/api/events/gala"), "event_not_found")
 
 
+def test_the_highest_price_is_a_million_million(admin, client):
+    put(admin, "gala", seats=[seat(f"A-{n}", number=n, price=10**12) for n in range(1, 5)]).expect(201)
+    assert client.held("gala", *(f"A-{n}" for n in range(1, 5)))["amount"] == 4 * 10**12
+
+
 @pytest.mark.parametrize("field, value", [
     ("section", None), ("section", ""), ("row", None), ("number", None), ("number", []), ("price", -1), ("price", 1.5),
-    ("price", "12"), ("x", "left"), ("y", []), ("attributes", "x"), ("attributes", []), ("type", 1.5),
+    ("price", "12"), ("price", 10**12 + 1), ("x", "left"), ("y", []), ("attributes", "x"), ("attributes", []), ("type", 1.5),
 ])
 def test_a_seat_that_cannot_be(admin, db, org, field, value):
     """One wrong seat: nothing of the event is stored."""
@@ -105,7 +110,7 @@ def test_a_seat_that_cannot_be(admin, db, org, field, value):
 
 @pytest.mark.parametrize("field, value", [
     ("name", None), ("capacity", None), ("capacity", -1), ("capacity", 2.5), ("capacity", "10"), ("capacity", 1e12),
-    ("price", -1), ("area_id", None),
+    ("price", -1), ("price", 10**12 + 1), ("area_id", None),
 ])
 def test_an_area_that_cannot_be(admin, field, value):
     area = {"area_id": "floor", "name": "Floor", "capacity": 10}

@@ -79,8 +79,8 @@ def test_the_same_file_again_changes_nothing(admin, db, org):
     (HEADER + "A-1,,A,1\n", {(2, "section")}),
     (HEADER + "A-1,main,A,1\nA-2,main,,2\nA-3,main,A,3\nA-4,main,A,\n", {(3, "row"), (5, "number")}),
     (HEADER + "A-1,main,A,1\n\n\nA-1,main,A,1\n", {(5, "seat_id")}),
-    (HEADER.strip() + ",price\nA-1,main,A,1,12.50\nA-2,main,A,1,-3\nA-3,main,A,1,1e3\n",
-     {(2, "price"), (3, "price"), (4, "price")}),
+    (HEADER.strip() + ",price\nA-1,main,A,1,12.50\nA-2,main,A,1,-3\nA-3,main,A,1,1e3\nA-4,main,A,1,1000000000001\n",
+     {(2, "price"), (3, "price"), (4, "price"), (5, "price")}),
     (HEADER.strip() + ",x\nA-1,main,A,1,left\nA-2,main,A,1,nan\nA-3,main,A,1,1e999\n", {(2, "x"), (3, "x"), (4, "x")}),
     (HEADER.strip() + ",attributes\nA-1,main,A,1,{\nA-2,main,A,1,[]\n", {(2, "attributes"), (3, "attributes")}),
 ], ids=["id", "no id", "empty", "two lines", "twice", "price", "x", "attributes"])
