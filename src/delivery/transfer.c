@@ -49,11 +49,18 @@ transfer_free(struct transfer *transfer)
     arena_fini(&arena);
 }
 
+/* The receiver's own words, or half a character, may be in it: what isn't ASCII goes nowhere. */
 void
 transfer_fail(struct transfer *transfer, enum transfer_outcome outcome, const char *error)
 {
-    struct slice kept = arena_copy(&transfer->arena, slice_of(error));
+    char text[ERROR_BYTES];
 
+    snprintf(text, sizeof(text), "%s", error);
+    for (char *at = text; *at != '\0'; at++) {
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    }
+    struct slice kept = arena_copy(&transfer->arena, slice_of(text));
     transfer->outcome = outcome;
     transfer->error = kept.ptr != NULL ? kept.ptr : "no memory";
 }
@@ -124,15 +131,25 @@ transfer_begin(struct delivery *delivery, struct transfer *transfer)
            transfer);
 }
 
-/* What the receiver says counts, also where the rest of its answer was not waited for. */
+static bool
+was_sent_whole(const struct transfer *transfer)
+{
+    curl_off_t sent = -1;
+
+    curl_easy_getinfo(transfer->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+    return sent == (curl_off_t)transfer->body.len;
+}
+
+/* What the receiver of a webhook says counts, also where the rest of its answer is too long, cut or
+ * doesn't come. */
 static bool
 was_taken(const struct transfer *transfer, CURLcode result)
 {
     long status = 0;
 
     curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
-    return status / 100 == 2 && (result == CURLE_OK || (result == CURLE_WRITE_ERROR &&
-                                                        transfer->channel == CHANNEL_WEBHOOK));
+    return status / 100 == 2 && (result == CURLE_OK || (transfer->channel == CHANNEL_WEBHOOK &&
+                                                        was_sent_whole(transfer)));
 }
 
 static void

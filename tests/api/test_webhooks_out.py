@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 
 import psycopg2
 import pytest
@@ -314,6 +315,41 @@ def test_what_nobody_took_is_listed_and_told_again_under_its_id(admin, client, e
     assert [each["id"] for each in receiver.events] == [each["told_as"] for each in letters]
     assert admin.get(LETTERS).expect(200).json == {"dead_letters": []}
     assert admin.post(LETTERS + "/replay", {"all": True}).expect(200).json["replayed"] == 0
+
+
+def test_a_repeated_replay_replays_nothing_more(admin, client, event, receiver):
+    """Nor does another body under its key."""
+    receiver.behave("fail")
+    put_webhook(admin, receiver).expect(201)
+    client.held(event, "A-1")
+    client.held(event, "A-2", cart="cart-2")
+
+    def letters(count):
+        return wait_until(lambda: len(found := admin.get(LETTERS).expect(200).json["dead_letters"]) == count and found, 20)
+
+    first = {"ids": [letters(2)[0]["id"]]}
+    key = {"Idempotency-Key": "k"}
+    told = admin.post(LETTERS + "/replay", first, headers=key).expect(200)
+    assert told.json["replayed"] == 1
+    dead = letters(2)  # it died once more
+    assert admin.post(LETTERS + "/replay", first, headers=key).expect(200).body == told.body
+    admin.post(LETTERS + "/replay", {"all": True}, headers=key).expect(422, "idempotency_key_reused")
+    assert letters(2) == dead
+
+
+@pytest.mark.parametrize("how", ["cut", "hung"])
+def test_a_2xx_counts_though_the_rest_of_its_answer_does_not_come(admin, client, event, db, org, receiver, how):
+    def half(call):
+        call.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        if how == "hung":
+            time.sleep(3)
+
+    receiver.behave(half)
+    put_webhook(admin, receiver).expect(201)
+    client.held(event, "A-1")
+    wait_until(lambda: receiver.calls and all_is_told(db, org), 15)
+    assert len(receiver.calls) == 1
+    assert admin.get(LETTERS).expect(200).json == {"dead_letters": []}
 
 
 def test_dead_letters_of_others_are_not_theirs_to_see(admin, client, event, receiver, node, org):

@@ -162,6 +162,20 @@ a_large_event_goes_alone(void **state)
     free(text);
 }
 
+static void
+why_it_failed_is_told_in_ascii(void **state)
+{
+    struct transfer *transfer =
+        transfer_new(CHANNEL_WEBHOOK, slice_of("o"), slice_of("s"), slice_of("e"));
+
+    (void)state;
+    assert_non_null(transfer);
+    transfer_fail(transfer, TRANSFER_FAILED, "no caf\xc3\xa9 ~\x7f\x01 \xc3");
+    assert_int_equal(transfer->outcome, TRANSFER_FAILED);
+    assert_string_equal(transfer->error, "no caf?? ~?? ?");
+    transfer_free(transfer);
+}
+
 int
 main(void)
 {
@@ -172,6 +186,7 @@ main(void)
         cmocka_unit_test(kinds_are_known_by_their_whole_name),
         cmocka_unit_test(a_call_has_its_events_in_order_and_is_signed),
         cmocka_unit_test(a_large_event_goes_alone),
+        cmocka_unit_test(why_it_failed_is_told_in_ascii),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
