@@ -55,7 +55,7 @@ static void
 turn(struct delivery *delivery, bool takes)
 {
     transfers_run(delivery);
-    if (!pg_ready_until(delivery->pg, (struct mono_time){ mono_now().us + CONNECT_US }))
+    if (!pg_ready_until(delivery->pg, delivery_deadline(delivery, CONNECT_US)))
         return;
     settle_what_is_over(delivery);
     if (takes)
@@ -154,6 +154,7 @@ delivery_start(struct node *node, char *error, size_t error_bytes)
         return NULL;
     }
     delivery->node = node;
+    delivery->deadline_us = INT64_MAX;
     delivery->multi = curl_multi_init();
     delivery->pg = pg_new(node->config, "holdfast delivery", node->identity, node->clock);
     delivery->purge_due.us = mono_now().us + PURGE_US;
@@ -174,6 +175,7 @@ delivery_stop(struct delivery **delivery, struct mono_time deadline)
     if (self == NULL)
         return;
     int64_t enough_us = mono_now().us + STOP_US;
+    atomic_store(&self->deadline_us, deadline.us);
     atomic_store(&self->stop_by_us, enough_us < deadline.us ? enough_us : deadline.us);
     atomic_store(&self->stopping, true);
     curl_multi_wakeup(self->multi);

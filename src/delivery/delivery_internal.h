@@ -71,13 +71,24 @@ struct delivery {
 
     /* atomic */
     _Atomic bool stopping;
-    _Atomic int64_t stop_by_us;
+    _Atomic int64_t stop_by_us;  /* what is under way then is left */
+    _Atomic int64_t deadline_us; /* of the stop, for Postgres; INT64_MAX until then */
 
     /* the thread's own */
     int count; /* of under_way and over together */
     struct transfer *under_way, *over;
     struct mono_time route_due, take_due, purge_due, numbers_due, replan_due;
 };
+
+/* From now, or until the stop's deadline. */
+static inline struct mono_time
+delivery_deadline(struct delivery *delivery, int64_t patience_us)
+{
+    int64_t until_us = mono_now().us + patience_us;
+    int64_t stop_us = atomic_load(&delivery->deadline_us);
+
+    return (struct mono_time){ until_us < stop_us ? until_us : stop_us };
+}
 
 static inline bool
 mail_is_on(const struct config *config)

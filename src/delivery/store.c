@@ -20,12 +20,6 @@
 #define TRIMS_AT_ONCE 20
 #define DOUBLINGS_MAX 24
 
-static struct mono_time
-statement_deadline(void)
-{
-    return (struct mono_time){ mono_now().us + STATEMENT_US };
-}
-
 /* NULL: it failed; another turn comes. */
 static struct pg_result *
 run(struct delivery *delivery, enum pg_statement statement, const struct pg_params *params,
@@ -33,7 +27,8 @@ run(struct delivery *delivery, enum pg_statement statement, const struct pg_para
 {
     struct pg_result *rows = NULL;
 
-    *outcome = pg_run(delivery->pg, statement, params, statement_deadline(), &rows);
+    struct mono_time deadline = delivery_deadline(delivery, STATEMENT_US);
+    *outcome = pg_run(delivery->pg, statement, params, deadline, &rows);
     if (*outcome == PG_BUG || *outcome == PG_DATA_ERROR)
         LOG_EVENT(LOG_ERROR, "delivery_statement_failed",
                   log_text("sqlstate", pg_last_sqlstate(delivery->pg)),
@@ -366,6 +361,12 @@ delivery_settle(struct delivery *delivery)
 /* --- forget
  * ------------------------------------------------------------------------------------------ */
 
+static bool
+is_stopping(struct delivery *delivery)
+{
+    return atomic_load(&delivery->stopping);
+}
+
 /* True: the next organization may have too much as well. */
 static bool
 trim(struct delivery *delivery)
@@ -425,11 +426,14 @@ purge_dead(struct delivery *delivery)
 void
 delivery_purge(struct delivery *delivery)
 {
-    for (int i = 0; i < TRIMS_AT_ONCE && trim(delivery); i++)
+    static const enum pg_statement purges[] = { STATEMENT_PURGE_OUTBOX, STATEMENT_PURGE_TOLD };
+
+    for (int i = 0; i < TRIMS_AT_ONCE && !is_stopping(delivery) && trim(delivery); i++)
         ;
-    purge(delivery, STATEMENT_PURGE_OUTBOX);
-    purge(delivery, STATEMENT_PURGE_TOLD);
-    purge_dead(delivery);
+    for (size_t i = 0; i < sizeof(purges) / sizeof(purges[0]) && !is_stopping(delivery); i++)
+        purge(delivery, purges[i]);
+    if (!is_stopping(delivery))
+        purge_dead(delivery);
 }
 
 /* Columns of outbox_numbers. */
