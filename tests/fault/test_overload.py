@@ -283,10 +283,12 @@ def test_memory_refuses_while_the_store_is_away(broken):
 def test_a_node_drains_in_time_while_postgres_hangs_and_tells_nothing_that_is_not_so(own_postgres, log_folder, org):
     node = Node(log_folder, own_postgres.url(), request_timeout="2s", drain_delay="200ms", drain_timeout="6s").start()
     admin = Client(node, org, "admin-1", "admin")
-    event = admin.make_event(20)
+    event = admin.make_event(21)
+    admin.as_user("first").held(event, "A-21")  # workers have connections, and know the event
+    begun = node.metrics()["holdfast_batches_total"]
     own_postgres.pause()
     wires = {f"A-{n}": ask(hold_shot(admin.as_user(f"user-{n}"), event, f"A-{n}")) for n in range(1, 21)}
-    wait_until(lambda: node.metrics()["holdfast_batches_total"] > 0, what="a transaction has been begun")
+    wait_until(lambda: node.metrics()["holdfast_batches_total"] > begun, what="a transaction has been begun")
     stopping = threading.Thread(target=node.stop)
     start = time.monotonic()
     stopping.start()
@@ -315,7 +317,7 @@ def test_two_reapers_share_what_a_dead_node_left(own_postgres, log_folder, org):
     nodes = [Node(log_folder, own_postgres.url(), reaper_interval_ms=100) for _ in range(3)]
     first, *heirs = nodes
     admin = Client(first.start(), org, "admin-1", "admin")
-    event = admin.make_event(count, policy={"hold_ttl": 6, "max_hold": 60})
+    event = admin.make_event(count, policy={"hold_ttl": 12, "max_hold": 60})
 
     def buy(number):
         user = admin.as_user(f"buyer-{number}")
