@@ -715,7 +715,12 @@ def webhook_problem(call, tables):
 
 
 def check_payments(history, tables):
-    """A payment and its sale are one: who paid has the whole of it, who didn't has nothing, and the sum is right."""
+    """A payment and its sale are one: who paid has the whole of it, who didn't has nothing, and the sum is right.
+
+    Who confirms a hold by itself, after the payment for it came to nothing, has bought it another way.
+    """
+    confirmed = {change.hold for change in tables.changes if change.action == "seat_sold"
+                 and (call := history.by_rid.get(change.rid)) is not None and call.op == "confirm"}
     for intent in tables.intents.values():
         checkout = tables.checkouts.get(intent.checkout)
         lines = tables.lines_of_checkout[intent.checkout]
@@ -725,7 +730,7 @@ def check_payments(history, tables):
                 yield Violation("paid_not_sold", f"{intent}: {checkout}, {lines}", [])
             elif intent.amount != sum(line.price * line.quantity for line in sold):
                 yield Violation("wrong_amount", f"{intent} for {sold}", [])
-        elif checkout.intent == intent.id and sold:
+        elif checkout.intent == intent.id and any(line.hold not in confirmed for line in sold):
             yield Violation("sold_not_paid", f"{intent}: {checkout}, {sold}", [])
         if history.quiet and intent.status in OPEN_INTENTS:
             yield Violation("payment_hangs", f"{intent}", [])

@@ -743,6 +743,19 @@ def test_a_sale_that_nobody_paid_for_is_found(world):
     assert world.kinds() == {"sale_lost", "sold_not_paid"}
 
 
+def test_a_hold_may_be_bought_another_way_after_its_payment_came_to_nothing(world):
+    paying(world, status=503, code="payment_unavailable")
+    world.audit(4, "payment_stopped", when=51, until=200, rid="r3")
+    world.call("r4", "confirm", 59, 61, 200, hold=H1,
+               body=told(until=200, status="converted", seats=[("A", 5)], tickets=1))
+    world.audit(5, "seat_sold", when=60, until=None, rid="r4")
+    world.checkout("open")
+    world.intent("void")
+    world.line(H1, "converted", 200, tickets=[T1], checkout=C1)
+    world.seat("sold", H1, "u", version=5)
+    assert world.kinds() == set()
+
+
 def test_a_payment_that_sold_nothing_is_found(world):
     paying(world)
     world.audit(4, "seat_released", when=60, reason="payment_failed", rid="r3")
