@@ -171,7 +171,9 @@ class Tables:
         self.by_area_hold = grouped((c for c in self.changes if c.area), lambda c: (c.event, c.area, c.hold))
         self.by_hold = grouped(self.changes, lambda c: c.hold)
         self.lines_of = grouped(self.lines, lambda line: line.hold)
-        self.lines_of_checkout = grouped(self.lines, lambda line: line.checkout)
+        # A line that was added to a hold after its checkout was begun names none, and is in it all the same.
+        of_hold = {hold: row.id for _, row in sorted(self.checkouts.items()) for hold in row.holds}
+        self.lines_of_checkout = grouped(self.lines, lambda line: line.checkout or of_hold.get(line.hold))
         paid_for = {intent.checkout for intent in self.intents.values()}
         self.holds_of_payments = {hold for each in paid_for & self.checkouts.keys()
                                   for hold in self.checkouts[each].holds}
@@ -228,6 +230,8 @@ def check_punctuality(history, _):
     """Nobody waits longer than request_timeout, but for the time in which the node itself was broken."""
     broken = grouped((f for f in history.faults if ">" not in f.target), lambda f: f.target.removesuffix("'s clock"))
     for call in history.calls:
+        if call.op == "admin_release":
+            continue  # it goes on until all are released
         took = call.end - call.begin
         limit = history.run.request_timeout_s + LATE_S
         if took <= limit:
@@ -376,7 +380,9 @@ def check_once(history, tables):
             continue
         told = {hold["hold_id"] for each in attempts if each.status == 201 for hold in each.holds()}
         made = {change.hold for each in attempts for change in tables.by_rid[each.rid] if change.action == "seat_held"}
-        if len(told) > 1 or len(made) > 1:
+        # A late success takes the holds of its checkout anew, each by itself.
+        checkout = tables.checkouts.get(tables.intents[call.intent].checkout) if call.intent in tables.intents else None
+        if len(told) > 1 or len(made) > (len(checkout.holds) if checkout else 1):
             yield Violation("done_twice", f"told {sorted(told)}, made {sorted(made)}", attempts)
     yield from check_carts(history, tables)
 
@@ -478,8 +484,10 @@ def beliefs_end(history, tables):
         call = history.by_rid.get(change.rid)
         if change.action == "seat_released" and (
                 tables.settled_by_a_node(change) if call is None else call.op in OPS_THAT_END):
+            # Judged then, and committed by the time of its answer: until then others may still be shown the hold.
             at = history.mono(change.at_us) - TICK_S
-            givings[change.user, change.hold].append(Call(op="ended", begin=at, end=at, remove=[change.seat]))
+            by = max(at, call.end) if call is not None and call.outcome == "done" else at + COMMIT_LATE_S
+            givings[change.user, change.hold].append(Call(op="ended", begin=at, end=by, remove=[change.seat]))
     return givings
 
 
@@ -703,7 +711,8 @@ def cancel_problem(call, tables):
         if not any(change.action == "seat_released" and change.hold in row.holds
                    for change in tables.by_seat[row.event, seat]):
             return "told_without_row", f"{seat} was never released"
-    sold = [line for line in tables.lines_of_checkout[call.checkout] if line.status == "converted"]
+    sold = [line for line in tables.lines_of_checkout[call.checkout]
+            if line.status == "converted" and line.hold not in tables.confirmed]
     return ("over_but_stands", f"told to be cancelled, and sold {sold}") if sold else None
 
 
@@ -719,8 +728,6 @@ def check_payments(history, tables):
 
     Who confirms a hold by itself, after the payment for it came to nothing, has bought it another way.
     """
-    confirmed = {change.hold for change in tables.changes if change.action == "seat_sold"
-                 and (call := history.by_rid.get(change.rid)) is not None and call.op == "confirm"}
     for intent in tables.intents.values():
         checkout = tables.checkouts.get(intent.checkout)
         lines = tables.lines_of_checkout[intent.checkout]
@@ -730,7 +737,7 @@ def check_payments(history, tables):
                 yield Violation("paid_not_sold", f"{intent}: {checkout}, {lines}", [])
             elif intent.amount != sum(line.price * line.quantity for line in sold):
                 yield Violation("wrong_amount", f"{intent} for {sold}", [])
-        elif checkout.intent == intent.id and any(line.hold not in confirmed for line in sold):
+        elif checkout.intent == intent.id and any(line.hold not in tables.confirmed for line in sold):
             yield Violation("sold_not_paid", f"{intent}: {checkout}, {sold}", [])
         if history.quiet and intent.status in OPEN_INTENTS:
             yield Violation("payment_hangs", f"{intent}", [])
@@ -762,6 +769,12 @@ CHECKS = (check_findings, check_answers, check_punctuality, check_told, check_de
           check_seats, check_beliefs, check_refusals, check_reads, check_checkouts, check_payments, check_sellable)
 
 
+def confirmed_holds(history, tables):
+    """The holds that their users have bought by themselves, whatever became of a checkout with them."""
+    calls = {change.hold: history.by_rid.get(change.rid) for change in tables.changes if change.action == "seat_sold"}
+    return {hold for hold, call in calls.items() if call is not None and call.op == "confirm"}
+
+
 def check(lines, connection):
     """The violations of a history, given as lines of text."""
     history = History(lines)
@@ -769,6 +782,7 @@ def check(lines, connection):
         return [Violation("no_history", "the first line is missing", [])]
     with connection.cursor() as cursor:
         tables = Tables(cursor, history.run.org)
+    tables.confirmed = confirmed_holds(history, tables)
     return [violation for each in CHECKS for violation in each(history, tables)]
 
 
