@@ -354,14 +354,15 @@ HF_MUST_CHECK bool keys_store(struct batch *batch);
 void settle_seat(struct batch *batch, const struct seat_key *key, const struct seat_view *view,
                  bool claimed, bool ours, struct waiter_list *waiters);
 /* The rows of hold_seats of one op: granted, or what was found. committed: what was taken
- * stands. */
+ * stands. waiters NULL: the transaction changed these seats once more, so that memory must not hear
+ * of versions that nobody ever could see; only those who watch do. */
 void settle_hold_rows(struct batch *batch, struct op *op, bool committed,
                       struct waiter_list *waiters);
 /* Arms the timer of a hold that has areas only. */
 void settle_area_timer(struct batch *batch, const struct op *op, const struct hold_view *hold);
 /* The same for each such hold of a checkout that is open (again). */
 void settle_checkout_timers(struct batch *batch, const struct op *op);
-/* Everything that change_holds returned. */
+/* Everything that change_holds returned. waiters NULL: as above. */
 void settle_change_rows(struct batch *batch, struct waiter_list *waiters);
 /* What reclaim_areas freed, and what hold_areas took. */
 void settle_area_rows(struct batch *batch);

@@ -73,7 +73,8 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
         /* Behind a release of our own the seats are as the transaction saw them. */
         bool stands = committed || (!taken && batch->rows.changes == NULL);
         bool known = view_of_hold_row(rows, row, &view) && stands;
-        settle_seat(batch, &key, known ? &view : NULL, seat->claimed, taken, waiters);
+        if (waiters != NULL)
+            settle_seat(batch, &key, known ? &view : NULL, seat->claimed, taken, waiters);
         seat->claimed = false;
         if (taken && committed)
             tell_hold_row(batch, row, &key, &view);
@@ -107,28 +108,37 @@ tell_change_area(struct batch *batch, const struct op *op, int row)
     tell_area(batch->worker, &area, pg_get_time(rows, row, CH_NOW));
 }
 
+/* The seat of a row of change_holds, and how it stands now. False: it names none. */
+static bool
+view_of_change_row(const struct pg_result *rows, int row, struct seat_view *view)
+{
+    if (!pg_is_null(rows, row, CH_AREA) || pg_is_null(rows, row, CH_SEAT) ||
+        !seat_status_parse(pg_get_text(rows, row, CH_STATUS), &view->status))
+        return false;
+    view->hold_id = pg_get_uuid(rows, row, CH_HOLD);
+    view->user_hash = hash_user(pg_get_text(rows, row, CH_USER));
+    view->held_until = pg_get_time(rows, row, CH_SEAT_UNTIL);
+    view->version = pg_get_int(rows, row, CH_VERSION);
+    view->in_payment = pg_get_bool(rows, row, CH_IN_PAYMENT);
+    return true;
+}
+
+/* waiters NULL: only those who watch hear of it. */
 static void
 settle_change_row(struct batch *batch, const struct op *op, int row, struct waiter_list *waiters)
 {
     const struct pg_result *rows = batch->rows.changes;
     struct seat_key key = { op->org, pg_get_text(rows, row, CH_EVENT),
                             pg_get_text(rows, row, CH_SEAT) };
-    struct slice user = pg_get_text(rows, row, CH_USER);
     struct seat_view view = { 0 };
 
-    if (!pg_is_null(rows, row, CH_AREA)) {
+    if (!pg_is_null(rows, row, CH_AREA))
         tell_change_area(batch, op, row);
+    if (!view_of_change_row(rows, row, &view))
         return;
-    }
-    if (key.seat.len == 0 || !seat_status_parse(pg_get_text(rows, row, CH_STATUS), &view.status))
-        return;
-    view.hold_id = pg_get_uuid(rows, row, CH_HOLD);
-    view.user_hash = hash_user(user);
-    view.held_until = pg_get_time(rows, row, CH_SEAT_UNTIL);
-    view.version = pg_get_int(rows, row, CH_VERSION);
-    view.in_payment = pg_get_bool(rows, row, CH_IN_PAYMENT);
-    settle_seat(batch, &key, &view, false, true, waiters);
-    tell_seat(batch->worker, &key, &view, user,
+    if (waiters != NULL)
+        settle_seat(batch, &key, &view, false, true, waiters);
+    tell_seat(batch->worker, &key, &view, pg_get_text(rows, row, CH_USER),
               view.status == SEAT_AVAILABLE ? reason_of(op, pg_get_text(rows, row, CH_CODE))
                                             : FEED_REASON_NONE,
               pg_get_time(rows, row, CH_NOW));

@@ -43,7 +43,8 @@ struct solo {
     bool writes;                     /* there is something to commit */
     struct late_hold *late;          /* its holds, taken anew */
     int late_count;
-    int own_tried; /* how many of op->own this run has taken something out of */
+    struct uuid *taken_anew; /* the ids of those, in the order of seen->holds */
+    int own_tried;           /* how many of op->own this run has taken something out of */
 };
 
 /* --- solo_pieces.c ------------------------------------------------------------ */
@@ -120,8 +121,8 @@ HF_MUST_CHECK enum hf_status solo_look_payment(struct solo *solo);
 
 /* --- solo_late.c ------------------------------------------------------------------ */
 
-/* Takes the seats and areas of the checkout's holds anew and sells them: solo->holds are the new
- * ones. The op has the verdict. */
+/* Takes the seats and areas of the checkout's holds anew and sells them: solo->taken_anew are the
+ * new ones. The op has the verdict. */
 HF_MUST_CHECK bool solo_run_late(struct solo *solo);
 /* What it committed, for Redis, memory and feed. */
 void solo_settle_late(struct solo *solo, struct waiter_list *waiters);

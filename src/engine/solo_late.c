@@ -229,7 +229,7 @@ take_all(struct solo *solo)
     for (int i = 0; i < solo->seen->hold_count && op->fate == FATE_ANSWER; i++) {
         if (!take_and_sell(solo, solo->seen->holds[i]))
             return false;
-        solo->holds[i] = solo->late[solo->late_count - 1].op.hold_id;
+        solo->taken_anew[i] = solo->late[solo->late_count - 1].op.hold_id;
         if (op->fate == FATE_AGAIN && !op->refund) {
             again = true;
             op->fate = FATE_ANSWER;
@@ -248,7 +248,9 @@ solo_run_late(struct solo *solo)
     solo->late_count = 0;
     solo->own_tried = op->own_count;
     solo->late = calloc((size_t)(solo->seen->hold_count + op->own_count), sizeof(*solo->late));
-    if (solo->late == NULL)
+    solo->taken_anew =
+        arena_alloc(&op->arena, (size_t)solo->seen->hold_count * sizeof(*solo->taken_anew));
+    if (solo->late == NULL || solo->taken_anew == NULL)
         return false;
     for (int i = 0; i < solo->own_tried && op->fate == FATE_ANSWER; i++)
         if (!give_up_own(solo, &op->own[i]))
@@ -258,19 +260,25 @@ solo_run_late(struct solo *solo)
 
 /* --- afterwards ------------------------------------------------------------------------- */
 
+/* The seats were given up, held and sold within one transaction: the versions between are told to
+ * those who watch, and Redis and memory hear of the last one, the sale's, alone. */
 static void
 settle_late(struct late_hold *late, struct waiter_list *waiters)
 {
     struct batch *batch = &late->solo.batch;
+    bool sold = batch->rows.seats != NULL || batch->rows.areas != NULL;
+
+    if (sold)
+        late->op.hold = NULL; /* nothing to put: it ended */
     redis_settle(batch);
     if (batch->rows.reclaimed != NULL)
         settle_reclaimed_rows(batch);
     for (int row = 0; batch->rows.areas != NULL && row < pg_rows(batch->rows.areas); row++)
         settle_area_row(batch, &late->op, late->op.areas[late->solo.new_areas[row]].id, row);
     if (batch->rows.seats != NULL)
-        settle_hold_rows(batch, &late->op, true, waiters);
+        settle_hold_rows(batch, &late->op, true, NULL);
     if (batch->rows.changes != NULL)
-        settle_change_rows(batch, waiters);
+        settle_change_rows(batch, sold ? waiters : NULL);
 }
 
 void

@@ -269,8 +269,8 @@ write_settlement(struct solo *solo, enum plan plan)
     const struct settlement *settlement = &settlements[plan];
     enum intent_status intent = INTENT_PROCESSING;
 
-    solo_send_settle(solo, settlement, &op->intent_id, plan == LATE ? solo->holds : NULL,
-                     plan == LATE ? solo->hold_count : 0);
+    solo_send_settle(solo, settlement, &op->intent_id, plan == LATE ? solo->taken_anew : NULL,
+                     plan == LATE ? solo->seen->hold_count : 0);
     solo_send_read_checkout(solo);
     pg_tx_flush(solo->batch.worker->pg);
     if (!solo_skip(solo, 1) || !solo_show_checkout(solo))
