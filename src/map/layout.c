@@ -11,6 +11,7 @@
 #include "holdfast/cold.h"
 #include "holdfast/ids.h"
 #include "holdfast/json.h"
+#include "holdfast/seating.h"
 #include "map_internal.h"
 
 #define PREFIX_HEAD "{\"seat_id\":\""

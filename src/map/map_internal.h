@@ -1,7 +1,6 @@
 /*
  * map_internal.h - what the files of the map room share.
  *
- * natural_order.c  how people sort: row 2 before row 10
  * layout.c         what does not change from sale to sale: order, names, ready JSON prefixes
  * map_state.c      what does: status, version, end of each seat, in order of change
  * version.c        public versions, and what a reader who names one has
@@ -30,12 +29,6 @@
 
 struct http_body;
 struct pg_result;
-
-/* --- natural_order.c ------------------------------------------------------ */
-
-/* <0, 0, >0: texts with runs of digits compared as numbers. A total order: 0 only for equal
- * bytes. */
-int natural_compare(struct slice a, struct slice b);
 
 /* --- layout.c --------------------------------------------------------------- */
 

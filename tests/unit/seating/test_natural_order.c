@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "map_internal.h"
+#include "holdfast/seating.h"
 
 static int
 order(const char *a, const char *b)

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "map_internal.h"
+#include "holdfast/seating.h"
 
 static bool
 is_digit(char c)
