@@ -72,6 +72,18 @@ struct op_area {
     enum hf_status code;
 };
 
+/*
+ * Which seats an OP_HOLD is to find by itself: seats and seat_count are the engine's then. They are
+ * chosen from memory when it is prepared, and anew whenever the race for them was lost.
+ */
+struct op_best {
+    int quantity;
+    struct slice section, type;   /* empty: any */
+    bool adjacent;                /* side by side in one row, or none */
+    bool accessible;              /* accessible seats; else none of them */
+    int64_t price_min, price_max; /* INT64_MIN, INT64_MAX: any, also seats without a price */
+};
+
 /* One seat or area of a hold, as Postgres has it. */
 struct hold_line {
     struct slice seat, section, row, number; /* seat.len == 0: an area */
@@ -170,6 +182,7 @@ struct op {
     struct uuid hold_id;   /* the hold; for OP_HOLD the new one's id */
     int seat_count;        /* seats to take */
     struct op_seat *seats; /* in request order */
+    struct op_best *best;  /* OP_HOLD: instead of seats; NULL: none */
     int drop_count;        /* seats to release */
     struct op_seat *drop;
     int area_count;
