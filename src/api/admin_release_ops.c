@@ -217,6 +217,16 @@ ops_init(struct release_ops *ops, struct release_target *targets, int count)
     lock_cond_init(&ops->some_answered);
 }
 
+/* Law 7: of what was not decided some may have been done. */
+static bool
+some_may_be_done(const struct release_ops *ops)
+{
+    for (const struct release_target *target = ops->waiting; target != NULL; target = target->next)
+        if (target->is_unknown)
+            return true;
+    return false;
+}
+
 enum hf_status
 release_targets(struct release *release, const struct op *model, struct release_target *targets,
                 int count)
@@ -234,5 +244,5 @@ release_targets(struct release *release, const struct op *model, struct release_
     }
     hf_must(pthread_cond_destroy(&ops.some_answered));
     lock_fini(&ops.lock);
-    return status;
+    return status != HF_OK && some_may_be_done(&ops) ? HF_OUTCOME_UNKNOWN : status;
 }

@@ -5,6 +5,9 @@
  * give or take half of the round trip. Of the last eight the fastest is
  * believed, since the slow ones were slow for a reason that is seldom
  * symmetric; the older seven only wait for being the fastest of what is left.
+ *
+ * Round trips that can't all be true tell that one of the clocks jumped: only the newest counts
+ * then.
  */
 #include "holdfast/clock.h"
 
@@ -15,6 +18,7 @@
 #include "holdfast/lock.h"
 
 #define SAMPLES_MAX 8
+#define DRIFT_US    (20 * TIME_US_PER_MS) /* that two clocks may make between two of them */
 
 struct sample {
     int64_t offset_us; /* database's clock minus ours */
@@ -63,6 +67,12 @@ fastest_locked(const struct db_clock *clock)
     return best;
 }
 
+static bool
+agree(const struct sample *a, const struct sample *b)
+{
+    return llabs(a->offset_us - b->offset_us) <= a->error_us + b->error_us + DRIFT_US;
+}
+
 void
 db_clock_observe(struct db_clock *clock, struct mono_time sent, struct mono_time received,
                  struct db_time theirs)
@@ -73,6 +83,8 @@ db_clock_observe(struct db_clock *clock, struct mono_time sent, struct mono_time
                              .error_us = (trip_us + 1) / 2 };
 
     lock_take(&clock->lock);
+    if (clock->count > 0 && !agree(&clock->best, &sample))
+        clock->count = clock->next = 0;
     clock->samples[clock->next] = sample;
     clock->next = (clock->next + 1) % SAMPLES_MAX;
     if (clock->count < SAMPLES_MAX)

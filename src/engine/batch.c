@@ -473,6 +473,7 @@ batch_settle(struct batch *batch)
     settle_memory(batch, &waiters);
     int count = take_unanswered(batch, unanswered);
     show_after(batch);
+    void_late_grants(batch);
     for (int i = 0; i < batch->count; i++)
         answer(worker->engine, batch->ops[i], &waiters);
     batch->count = 0;

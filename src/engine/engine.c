@@ -254,22 +254,6 @@ count_outcome(const struct op *op)
     }
 }
 
-/* A grant that is over by now is no grant: the client must not hear that it holds something. */
-static void
-void_late_grant(struct engine *engine, struct op *op)
-{
-    bool grants = op->kind == OP_HOLD || op->kind == OP_EXTEND;
-    struct db_time now, end = { INT64_MAX };
-    int64_t error_us;
-    if (grants && op->hold != NULL && op->hold->status == HOLD_ACTIVE)
-        end = op->hold->held_until;
-    if (op->kind == OP_CHECKOUT_START && op->checkout != NULL)
-        end = op->checkout->expires_at;
-    if (end.us < INT64_MAX && db_clock_read(engine->node->clock, mono_now(), &now, &error_us) &&
-        now.us - error_us >= end.us)
-        op_fail(op, HF_HOLD_EXPIRED);
-}
-
 /*
  * Law 7: it ran once, its outcome was lost, and it committed. Whatever kept a second run from
  * seeing that, the op took effect; who asks again is told how.
@@ -282,12 +266,11 @@ refuse_no_effect(struct op *op)
 }
 
 void
-engine_finish(struct engine *engine, struct op *op)
+engine_finish(struct op *op)
 {
     if (op->finished)
         return;
     refuse_no_effect(op);
-    void_late_grant(engine, op);
     op->finish(op);
     op->finished = true;
 }
@@ -296,7 +279,7 @@ void
 engine_answer(struct engine *engine, struct op *op)
 {
     hf_assert(op->claim_next == 0);
-    engine_finish(engine, op);
+    engine_finish(op);
     count_outcome(op);
     count_release(op);
     op->send(op); /* the op is gone */

@@ -145,9 +145,16 @@ void engine_answer(struct engine *engine, struct op *op);
 void op_fail(struct op *op, enum hf_status status);
 void op_detail(struct op *op, const char *format, ...) HF_PRINTF(2, 3);
 /* Calls op->finish, unless it was done. */
-void engine_finish(struct engine *engine, struct op *op);
+void engine_finish(struct op *op);
 /* Drops the claims and answers. */
 void engine_refuse(struct engine *engine, struct op *op, enum hf_status status);
+
+/* --- late_grant.c --------------------------------------------------------------- */
+
+/* Before the answers: grants that are over by now are none. After the transaction, */
+void void_late_grants(struct batch *batch);
+/* or within it, in the place of that. False: the transaction failed. */
+HF_MUST_CHECK bool void_late_grants_within(struct batch *batch);
 
 /* --- release_count.c ------------------------------------------------------------ */
 
@@ -257,6 +264,8 @@ void send_read_holds(struct batch *batch, const struct slice *orgs, const struct
 void send_lock_areas(struct batch *batch);
 /* Resets and returns array `i` of the worker for elements of `type`. */
 struct pg_array *worker_array(struct worker *worker, int i, enum pg_type type);
+/* Reads the database's clock for the node's estimate, outside of transactions. False: no answer. */
+HF_MUST_CHECK bool worker_reads_clock(struct worker *worker, struct mono_time deadline);
 /* Adds a text, or a null for an empty one. */
 void worker_array_text(struct pg_array *array, struct slice text);
 

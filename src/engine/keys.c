@@ -187,6 +187,10 @@ keys_store(struct batch *batch)
     struct pg_result *done = NULL;
     int kept = 0;
 
+    for (int i = 0; i < batch->count; i++)
+        batch->ops[i]->finished = false;
+    if (!void_late_grants_within(batch))
+        return false;
     for (int i = 0; i < 9; i++)
         columns[i] = worker_array(batch->worker, i, i == 6 ? PG_INT4 : PG_TEXT);
     for (int i = 0; i < batch->count; i++) {
@@ -196,8 +200,7 @@ keys_store(struct batch *batch)
         int status;
         if (op->fate != FATE_ANSWER)
             continue;
-        op->finished = false;
-        engine_finish(batch->worker->engine, op);
+        engine_finish(op);
         op->answer(op, &status, &type, &body);
         if (!is_kept(op, status))
             continue;

@@ -242,6 +242,7 @@ settle_solo(struct solo *solo, bool committed)
     if (batch->rows.seats != NULL)
         settle_hold_rows(batch, op, committed, &waiters);
     tell_send(batch->worker);
+    void_late_grants(batch);
     if (op->fate == FATE_ANSWER)
         claims_drop(engine, op, &waiters);
     switch (op->fate) {

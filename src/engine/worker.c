@@ -162,21 +162,28 @@ is_connected_by(struct worker *worker, struct mono_time deadline)
     return up;
 }
 
-/* An idle connection may hang, and nobody would know. */
-static bool
-answers(struct worker *worker)
+bool
+worker_reads_clock(struct worker *worker, struct mono_time deadline)
 {
     struct pg_params params;
     struct pg_result *rows = NULL;
-    struct mono_time sent = mono_now(), deadline = { sent.us + PING_US };
+    struct mono_time sent = mono_now();
     pg_params_init(&params);
-    if (pg_run(worker->pg, STATEMENT_READ_CLOCK, &params, deadline, &rows) == PG_DONE) {
+    bool done = pg_run(worker->pg, STATEMENT_READ_CLOCK, &params, deadline, &rows) == PG_DONE;
+    if (done) {
         struct mono_time received = mono_now();
         db_clock_observe(worker->node->clock, sent, received, pg_get_time(rows, 0, 0));
         moved(worker, received);
     }
     pg_result_free(&rows);
-    return pg_is_connected(worker->pg);
+    return done;
+}
+
+/* An idle connection may hang, and nobody would know. */
+static bool
+answers(struct worker *worker)
+{
+    return worker_reads_clock(worker, after(PING_US)) || pg_is_connected(worker->pg);
 }
 
 static void

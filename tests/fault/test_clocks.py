@@ -5,8 +5,10 @@ import time
 import pytest
 
 from support import servers, tokens
+from support.bystander import HOLD_ALL_WRITES, await_waiting, holding
 from support.client import Client
 from support.house import House
+from support.swarm import ask, shot
 from support.truth import seats_of
 from support.waiting import wait_until
 from support.wrong_clock import WrongClock
@@ -66,6 +68,39 @@ def test_a_node_whose_clock_jumps_grants_and_ends_nothing_by_it(jumpy, clock, ot
         told.append(brief)
     prove(brief_event, told)
     prove(long_event)
+
+
+@pytest.fixture
+def suspended(start_node, clock, monkeypatch):
+    """A node whose own clock may go forward by itself."""
+    for name, value in clock.environment(of_boot=True).items():
+        monkeypatch.setenv(name, value)
+    node = start_node(reaper_interval_ms=200, request_timeout="30s")
+    monkeypatch.undo()
+    return node
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("what", ["hold", "extend", "checkout"])
+def test_a_grant_that_is_over_by_the_nodes_clock_alone_is_told(
+        suspended, clock, admin, db, org, database_url, prove, what, keyed):
+    """It asks the database before it says that the hold is over: law 4; and law 7, for the hold stands."""
+    event = admin.make_event(3, policy={"hold_ttl": 3, "extend_by": 1, "max_hold": 600})
+    user = Client(suspended, org, "user-1")
+    kept = user.held(event, "A-1")
+    path, body, status = {
+        "hold": ("/api/holds", {"event_id": event, "seat_ids": ["A-2"], "cart_token": "late"}, 201),
+        "extend": (f"/api/holds/{kept['hold_id']}/extend", {}, 200),
+        "checkout": ("/api/checkouts", {"event_id": event}, 201)}[what]
+    with holding(database_url, HOLD_ALL_WRITES) as bystander:
+        wire = ask(shot(user, "POST", path, body, headers={"Idempotency-Key": "once"} if keyed else None))
+        await_waiting(db)
+        clock.set(4)  # less than what makes it look at the database's clock at once
+        bystander.release()
+    wire.answer().expect(status)
+    held = [row[0] for row in seats_of(db, org, event).values()].count("held")
+    assert held == (2 if what == "hold" else 1)
+    prove(event)
 
 
 @pytest.fixture

@@ -175,6 +175,22 @@ def test_while_nothing_can_be_known_the_answer_is_outcome_unknown(
     prove(event)
 
 
+def test_a_release_by_an_administrator_that_may_be_done_is_not_told_as_nothing(
+        start_node, proxied, database_url, admin, db, org, prove):
+    proxy, url = proxied(database_url)
+    node = start_node(database_url=url, workers=1, request_timeout="1500ms")
+    event = admin.make_event(2)
+    hold = Client(node, org, "user-behind").held(event, "A-1")
+    release = shot(admin.at(node), "POST", "/api/admin/seats/release", {"hold_ids": [hold["hold_id"]]})
+    proxy.at(b"COMMIT", "lose the answer and refuse")
+    answer = ask(release).answer(timeout=30)
+    assert (answer.status, answer.code) == (503, "outcome_unknown"), answer
+    assert seats_of(db, org, event)["A-1"][0] == "available"
+    proxy.allow()
+    wait_until(lambda: ask(release).answer(timeout=30).status == 200, timeout=30)
+    prove(event)
+
+
 # --- commits that land after their connection was cut ---------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
 """A wall clock that is wrong, and that a test may set while the process runs.
 
 A library is put before the C library of a process (LD_PRELOAD); what it adds to CLOCK_REALTIME stands in a file.
-CLOCK_MONOTONIC and CLOCK_BOOTTIME go on as they are: nobody can set those.
+CLOCK_MONOTONIC and CLOCK_BOOTTIME go on as they are, since nobody can set those; with `of_boot` CLOCK_BOOTTIME jumps
+as well, as on a machine that was suspended or moved.
 
     clock = WrongClock(folder)
     node = start(environment=clock.environment())
@@ -43,7 +44,8 @@ int clock_gettime(clockid_t id, struct timespec *out)
     if (!real)
         begin();
     int result = real(id, out);
-    if (result == 0 && offset_s && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+    int is_wall = id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE;
+    if (result == 0 && offset_s && (is_wall || (id == CLOCK_BOOTTIME && getenv("WRONG_CLOCK_OF_BOOT"))))
         out->tv_sec += *offset_s;
     return result;
 }
@@ -84,7 +86,8 @@ class WrongClock:
         """So many seconds ahead (or behind, if negative) from now on."""
         self._memory[:] = struct.pack("=q", offset_s)
 
-    def environment(self):
+    def environment(self, of_boot=False):
         """What the process must be started with. A sanitizer doesn't mind who comes first."""
         return {"LD_PRELOAD": str(self._library), "WRONG_CLOCK_FILE": str(self._file),
-                "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+                "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0",
+                **({"WRONG_CLOCK_OF_BOOT": "1"} if of_boot else {})}

@@ -99,6 +99,27 @@ clock_forgets_the_fastest_after_eight_others(void **state)
 }
 
 static void
+clock_believes_only_what_it_saw_since_a_jump(void **state)
+{
+    const int64_t jump_us = 8 * (int64_t)TIME_US_PER_S;
+    observe(*state, 1000, 100, 0);
+    observe(*state, 2000, 4000, 0);
+    observe(*state, 10000, 3000, -jump_us); /* ours went forward */
+    assert_estimate(*state, 50000, 50000 + OFFSET_US - jump_us, 1500);
+    observe(*state, 60000, 5000, 0); /* and theirs */
+    assert_estimate(*state, 90000, 90000 + OFFSET_US, 2500);
+}
+
+static void
+clock_takes_what_slow_round_trips_leave_open_for_no_jump(void **state)
+{
+    const int64_t slow_us = 4 * (int64_t)TIME_US_PER_S;
+    observe(*state, 1000, 100, 0);
+    observe(*state, 2000, slow_us, slow_us / 2);
+    assert_estimate(*state, 50000, 50000 + OFFSET_US, 50);
+}
+
+static void
 clock_forgets_all_when_reset(void **state)
 {
     struct db_time time;
@@ -134,6 +155,8 @@ main(void)
         CLOCK_TEST(clock_rounds_its_error_up),
         CLOCK_TEST(clock_believes_the_fastest_round_trip),
         CLOCK_TEST(clock_forgets_the_fastest_after_eight_others),
+        CLOCK_TEST(clock_believes_only_what_it_saw_since_a_jump),
+        CLOCK_TEST(clock_takes_what_slow_round_trips_leave_open_for_no_jump),
         CLOCK_TEST(clock_forgets_all_when_reset),
         cmocka_unit_test(mono_now_never_goes_back),
     };
