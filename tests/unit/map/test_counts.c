@@ -1,6 +1,6 @@
 /*
- * The counts that a map keeps, against a walk over all its seats: after any changes in any order, after
- * readings of the same seats and of others, and as time ends holds.
+ * The counts that a map keeps, against a walk over all its seats: after any changes in any order,
+ * after readings of the same seats and of others, and as time ends holds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +18,9 @@
     "status:text in_payment:bool version:int8 until:time"
 #define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
 
-#define NOW   1000000000000LL
-#define SEATS 300
-#define AREAS 3
+#define NOW          1000000000000LL
+#define SEATS        300
+#define AREAS        3
 
 static const struct slice org = { "acme", 4 };
 static const struct slice event = { "E1", 2 };
@@ -114,8 +114,8 @@ load(struct world *world)
 static void
 change_seat(struct world *world, int i)
 {
-    static const enum seat_status statuses[] = { SEAT_AVAILABLE, SEAT_HELD,    SEAT_HELD,
-                                                 SEAT_HELD,      SEAT_SOLD,    SEAT_BLOCKED,
+    static const enum seat_status statuses[] = { SEAT_AVAILABLE, SEAT_HELD, SEAT_HELD,
+                                                 SEAT_HELD,      SEAT_SOLD, SEAT_BLOCKED,
                                                  SEAT_REMOVED };
     struct seat_row *seat = &world->seats[i];
 
@@ -178,8 +178,8 @@ recount(const struct world *world)
         counts.total++;
         counts.sold += seat->status == SEAT_SOLD;
         counts.blocked += seat->status == SEAT_BLOCKED;
-        counts.held += seat->status == SEAT_HELD &&
-                       (seat->in_payment || seat->until_us > world->now_us);
+        counts.held +=
+            seat->status == SEAT_HELD && (seat->in_payment || seat->until_us > world->now_us);
     }
     for (int i = 0; i < AREAS; i++) {
         counts.total += world->capacity[i];
