@@ -6,12 +6,13 @@
 -- Seats, and quantities of areas; held is the sum of the rest. A hold that is over is expired,
 -- whether or not it was cleaned up.
 -- The audit log names the holds of that time (audit_log_event), their lines say what became of them
--- (primary key of seat_holds, a hold's lines at once).
+-- (primary key of seat_holds, a hold's lines at once; in order, so that neighbours are read once).
 WITH clk AS MATERIALIZED (SELECT clock_timestamp() AS now),
 made AS MATERIALIZED (
     SELECT DISTINCT g.hold_id FROM audit_log g
     WHERE g.org_id = $1::text AND g.event_id = $2::text AND g.at >= $3::timestamptz AND g.at < $4::timestamptz
-      AND g.action = 'seat_held'),
+      AND g.action = 'seat_held'
+    ORDER BY g.hold_id),
 lines AS (
     SELECT date_trunc('hour', h.created_at, 'UTC') AS hour, s.section, h.area_id, h.quantity, h.reason,
         CASE WHEN h.status = 'active' AND NOT h.in_payment AND h.held_until <= clk.now THEN 'expired'

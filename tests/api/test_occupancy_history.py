@@ -73,7 +73,7 @@ def test_without_a_step_some_1500_snapshots_come_at_the_most(client, event, db, 
     write(db, org, event, range(0, 90))
     assert len(minutes_told(client, event, from_=text(minute(0)), to=text(minute(1440)))) == 90
     assert minutes_told(client, event, from_=text(minute(0)), to=text(minute(14_400)))[:3] == [0, 10, 20]
-    assert len(minutes_told(client, event, from_="1970-01-01T00:00:00Z", to="2100-01-01T00:00:00Z")) == 1
+    assert len(minutes_told(client, event, from_="1970-01-01T00:00:00Z", to="2026-06-01T00:00:00Z")) == 1
 
 
 def test_without_a_time_the_last_day_is_told(client, event, db, org):
