@@ -10,9 +10,9 @@ ALTER TABLE events ADD COLUMN focal_x real;
 ALTER TABLE events ADD COLUMN focal_y real;
 ALTER TABLE events ADD CHECK ((focal_x IS NULL) = (focal_y IS NULL));
 
--- How full an event was, by the minute.
+-- How full an event was, by the minute (occupancy_interval).
 CREATE TABLE occupancy_snapshots (
-    at        timestamptz NOT NULL,            -- the minute's beginning
+    at        timestamptz NOT NULL,            -- the minute's beginning; counted a moment later
     available bigint NOT NULL,
     held      bigint NOT NULL,
     sold      bigint NOT NULL,
