@@ -6,13 +6,16 @@
 -- Seats, and quantities of areas; held is the sum of the rest. A hold that is over is expired,
 -- whether or not it was cleaned up.
 -- The audit log names the holds of that time (audit_log_event), their lines say what became of them
--- (primary key of seat_holds, a hold's lines at once; in order, so that neighbours are read once).
+-- (primary key of seat_holds, a hold's lines at once; in order, so that neighbours are read once),
+-- the event's seats their section (primary key of seats).
 WITH clk AS MATERIALIZED (SELECT clock_timestamp() AS now),
 made AS MATERIALIZED (
     SELECT DISTINCT g.hold_id FROM audit_log g
     WHERE g.org_id = $1::text AND g.event_id = $2::text AND g.at >= $3::timestamptz AND g.at < $4::timestamptz
       AND g.action = 'seat_held'
     ORDER BY g.hold_id),
+places AS MATERIALIZED (
+    SELECT p.seat_id, p.section FROM seats p WHERE p.org_id = $1 AND p.event_id = $2),
 lines AS (
     SELECT date_trunc('hour', h.created_at, 'UTC') AS hour, s.section, h.area_id, h.quantity, h.reason,
         CASE WHEN h.status = 'active' AND NOT h.in_payment AND h.held_until <= clk.now THEN 'expired'
@@ -21,7 +24,7 @@ lines AS (
         SELECT * FROM seat_holds l
         WHERE l.hold_id = m.hold_id AND l.org_id = $1 AND l.event_id = $2
           AND l.created_at >= $3 AND l.created_at < $4 OFFSET 0) h
-    LEFT JOIN seats s ON s.org_id = $1 AND s.event_id = $2 AND s.seat_id = h.seat_id)
+    LEFT JOIN places s ON s.seat_id = h.seat_id)
 SELECT hour, section, area_id AS area, sum(quantity) AS held,
     COALESCE(sum(quantity) FILTER (WHERE status = 'converted'), 0) AS sold,
     COALESCE(sum(quantity) FILTER (WHERE status = 'expired'), 0) AS expired,
