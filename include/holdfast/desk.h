@@ -30,7 +30,8 @@ struct desk_tools {
 struct desk_job {
     struct desk_job *next;
     struct mono_time deadline;
-    bool is_long; /* it may run past its deadline */
+    struct mono_time not_before; /* it waits until then; 0: it needn't */
+    bool is_long;                /* it may run past its deadline */
     /* Exactly one of the two is called, on a thread of the desk; each must answer and free the
      * job. `fail` must not use Postgres. */
     void (*run)(struct desk_job *job, struct desk_tools *tools);

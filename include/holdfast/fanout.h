@@ -97,6 +97,10 @@ bool fanout_is_trusted(struct fanout *fanout);
 /* Trusted, and no other node is there that could be killed between its commit and its telling. */
 bool fanout_is_alone(struct fanout *fanout);
 
+#define FANOUT_CHANNEL_BYTES 80
+/* The channel: it names the database that answers. False: it is not known yet. */
+HF_MUST_CHECK bool fanout_channel(struct fanout *fanout, char channel[FANOUT_CHANNEL_BYTES]);
+
 /* One peer, as /metrics and the registry show it. */
 struct fanout_peer {
     char id[ID_BYTES_MAX + 1];

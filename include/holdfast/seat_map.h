@@ -13,7 +13,7 @@
  *
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
- * Memory:   56 bytes a seat, and what never changes about it: its JSON and some 30 bytes.
+ * Memory:   64 bytes a seat, and what never changes about it: its JSON and some 30 bytes.
  * Limits:   maps_max events; the one longest unused goes, but none that is watched. At most three
  *           quarters are watched: those that nobody follows can still be read.
  */
@@ -68,6 +68,7 @@ struct seat_map_news {
 };
 struct seat_map_counts {
     int64_t available, held, sold, blocked, total;
+    int64_t area_held; /* what of `held` is in areas */
 };
 /* As GET .../occupancy says them. */
 void seat_map_counts_write(struct buf *out, const struct seat_map_counts *counts,
@@ -97,7 +98,11 @@ void seat_maps_unwatch(struct seat_maps *maps, struct slice org, struct slice ev
  * known: what the map has been told and will be told is all there is. */
 bool seat_maps_is_whole(struct seat_maps *maps, struct slice org, struct slice event);
 bool seat_maps_is_loaded(struct seat_maps *maps, struct slice org, struct slice event);
-/* Seats and areas counted, holds that are over at `now` as available. False: not loaded. */
+/*
+ * Seats and areas counted, seats whose hold is over at `now` (which has passed for sure) as
+ * available; quantities of areas are held until they were given back. No walk over the seats.
+ * False: not loaded.
+ */
 bool seat_maps_count(struct seat_maps *maps, struct slice org, struct slice event,
                      struct db_time now, struct seat_map_counts *counts);
 

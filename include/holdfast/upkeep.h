@@ -5,8 +5,8 @@
  * One thread with a Postgres connection of its own. Each 10 ms it turns the hot table's
  * wheels and hands what is over to the engine; beside that it tells Postgres that this
  * node lives, reads the database's clock, sweeps for holds that nobody expired, has
- * providers asked about payments past their time, forgets old batch ids and answers, and
- * has the workers plan their statements anew.
+ * providers asked about payments past their time, forgets old batch ids and answers,
+ * has the desk write down how full events are, and the workers plan their statements anew.
  *
  * Callers:  main.
  * Threads:  all from one thread.

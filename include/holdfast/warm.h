@@ -11,6 +11,7 @@
  *   holdfast:{org:<org>:event:<event>}:seat:<seat>      STRING, JSON, TTL = hold + 60 s
  *   holdfast:{org:<org>:event:<event>}:seat_holds       ZSET "<seat>:<hold>:<user>", score Unix ms
  *   holdfast:{org:<org>:event:<event>}:hold:<id>:meta   HASH
+ *   holdfast:{org:<org>:event:<event>}:occupancy        STRING, JSON, 10 s
  *   holdfast:mark                                       STRING, a random id, no TTL (warm_watch)
  */
 #ifndef HOLDFAST_WARM_H
@@ -107,6 +108,13 @@ enum warm_heard warm_listen(struct warm_listener *listener, int64_t wait_us, str
 /* GET of one seat's key for a read. True: *json_out (caller frees with free()) has the value. */
 bool warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
                    char **json_out, size_t *json_len);
+
+/* The same of an event's counts. */
+bool warm_get_occupancy(struct warm *warm, struct slice org, struct slice event, char **json_out,
+                        size_t *json_len);
+/* Writes them, whatever stands there; gone after ttl_ms. False: Redis didn't take them. */
+bool warm_put_occupancy(struct warm *warm, struct slice org, struct slice event, struct slice json,
+                        int64_t ttl_ms);
 
 /* What a seat's value says. */
 struct warm_reading {

@@ -305,7 +305,8 @@ api_new(struct node *node, char *error, size_t error_bytes)
     if (api->proxies == NULL)
         goto failed;
     api->limiter = rate_limiter_new(node->config);
-    if (api->limiter == NULL) {
+    api->occupancies = occupancies_new(node);
+    if (api->limiter == NULL || api->occupancies == NULL) {
         snprintf(error, error_bytes, "no memory");
         goto failed;
     }
@@ -320,6 +321,7 @@ api_free(struct api **api)
 {
     if (*api == NULL)
         return;
+    occupancies_free(&(*api)->occupancies);
     rate_limiter_free(&(*api)->limiter);
     proxy_list_free(&(*api)->proxies);
     token_verifier_free(&(*api)->verifier);

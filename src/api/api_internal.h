@@ -107,6 +107,7 @@ struct api {
     struct token_verifier *verifier;
     struct rate_limiter *limiter;
     struct proxy_list *proxies;
+    struct occupancies *occupancies;
     _Atomic int phase; /* enum api_phase */
     _Atomic int64_t unanswered;
 };
@@ -178,6 +179,15 @@ bool call_query(struct api_call *call, const char *name, struct slice *value);
  */
 HF_MUST_CHECK bool call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max,
                                   int64_t fallback, int64_t *value);
+
+/* The same as a time; *time stays as it is when it is not there. False: answered, as above. */
+HF_MUST_CHECK bool call_query_time(struct api_call *call, const char *name, struct db_time *time);
+/*
+ * `from` and `to`: without them the day that ends now. False: answered, as above; so are times that
+ * lie the wrong way round.
+ */
+HF_MUST_CHECK bool call_query_range(struct api_call *call, struct db_time *from,
+                                    struct db_time *to);
 
 /*
  * The body as a JSON object; the tree lives as long as the call. NULL: the body was
@@ -260,7 +270,13 @@ api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, h
 
 /* events.c, import.c, seats.c, admin.c */
 api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
-    seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
+    seat_delete, seats_block, seats_unblock, admin_verify_get;
+
+/* occupancy.c, occupancy_history.c, analytics.c */
+api_handler occupancy_get, occupancy_history_get, analytics_get;
+/* occupancy_count.c: whose event is being counted. NULL: no memory. */
+struct occupancies *occupancies_new(struct node *node);
+void occupancies_free(struct occupancies **occupancies);
 
 /* audit_api.c */
 api_handler audit_get;

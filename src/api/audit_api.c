@@ -75,23 +75,6 @@ read_filters(struct api_call *call, struct audit_question *question)
     return true;
 }
 
-/* A time, or as it was when it isn't there. False: the call is answered. */
-static bool
-read_time(struct api_call *call, const char *name, int64_t *us)
-{
-    struct slice text;
-    struct db_time time;
-
-    if (!call_query(call, name, &text))
-        return true;
-    if (!db_time_parse(text, &time) || time.us < 0) {
-        respond_field_error(call, name, "is not a time like 2026-01-31T12:34:56Z");
-        return false;
-    }
-    *us = time.us;
-    return true;
-}
-
 static void
 place_format(struct audit_place place, char text[PLACE_TEXT_BYTES])
 {
@@ -120,15 +103,16 @@ read_begin(struct api_call *call, struct audit_question *question)
 {
     struct slice after;
     struct audit_place place;
-    int64_t error_us, to_us;
+    struct db_time to;
+    int64_t error_us;
 
-    to_us = call_now(call->api, &error_us).us + error_us + CLOCK_LEEWAY_US;
-    question->before.at_us = to_us;
+    to.us = call_now(call->api, &error_us).us + error_us + CLOCK_LEEWAY_US;
+    question->before.at_us = to.us;
     question->before.id = 0;
-    if (!read_time(call, "to", &to_us))
+    if (!call_query_time(call, "to", &to))
         return false;
-    if (to_us < question->before.at_us)
-        question->before.at_us = to_us;
+    if (to.us < question->before.at_us)
+        question->before.at_us = to.us;
     if (!call_query(call, "after", &after))
         return true;
     if (!place_parse(after, &place)) {
@@ -393,6 +377,7 @@ void
 audit_get(struct api *api, struct api_call *call)
 {
     struct audit_question *question = arena_alloc(&call->arena, sizeof(*question));
+    struct db_time from = { 0 };
     int64_t limit;
 
     (void)api;
@@ -401,10 +386,11 @@ audit_get(struct api *api, struct api_call *call)
         return;
     }
     *question = (struct audit_question){ .org = call_org(call) };
-    if (!read_filters(call, question) || !read_time(call, "from", &question->from_us) ||
+    if (!read_filters(call, question) || !call_query_time(call, "from", &from) ||
         !read_begin(call, question) ||
         !call_query_int(call, "limit", 1, LIMIT_MAX, LIMIT_DEFAULT, &limit))
         return;
+    question->from_us = from.us;
     question->limit = (int)limit;
     call->state = question;
     call_on_desk(call, run);

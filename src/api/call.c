@@ -8,6 +8,8 @@
 #include "api_internal.h"
 #include "holdfast/json.h"
 
+#define DAY_US (24 * 3600 * (int64_t)TIME_US_PER_S)
+
 /* --- percent-encoding ------------------------------------------------------- */
 
 static int
@@ -134,6 +136,40 @@ call_query_int(struct api_call *call, const char *name, int64_t min, int64_t max
              (long long)max);
     respond_field_error(call, name, reason);
     return false;
+}
+
+bool
+call_query_time(struct api_call *call, const char *name, struct db_time *time)
+{
+    struct slice text;
+    struct db_time given;
+
+    if (!call_query(call, name, &text))
+        return true;
+    if (!db_time_parse(text, &given) || given.us < 0) {
+        respond_field_error(call, name, "is not a time like 2026-01-31T12:34:56Z");
+        return false;
+    }
+    *time = given;
+    return true;
+}
+
+bool
+call_query_range(struct api_call *call, struct db_time *from, struct db_time *to)
+{
+    int64_t error_us;
+
+    *to = call_now(call->api, &error_us);
+    if (!call_query_time(call, "to", to))
+        return false;
+    from->us = to->us - DAY_US;
+    if (!call_query_time(call, "from", from))
+        return false;
+    if (from->us > to->us) {
+        respond_field_error(call, "from", "is later than `to`");
+        return false;
+    }
+    return true;
 }
 
 /* --- origin ----------------------------------------------------------------- */

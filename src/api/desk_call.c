@@ -41,6 +41,7 @@ submit(struct api_call *call, bool is_long, desk_run *run, desk_fail *fail)
         return;
     }
     self->job.deadline = call->deadline;
+    self->job.not_before.us = 0;
     self->job.is_long = is_long;
     self->job.run = desk_call_run;
     self->job.fail = desk_call_fail;

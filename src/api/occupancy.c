@@ -1,64 +1,89 @@
 /*
- * occupancy.c - GET /api/events/{event}/occupancy: the counts, from Postgres.
+ * occupancy.c - GET /api/events/{event}/occupancy: how many seats and places are in which state.
+ *
+ * From the event's seat map while it is in memory and has missed nothing: the feed keeps its
+ * counts. Of areas the feed tells what is held, not when that ends; so where something is held
+ * there, the map's word counts for as long as the last count in Postgres says that nothing ends.
+ * Else from a count in Postgres that begins after the request came, or one that still stands
+ * (occupancy_count.c).
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "api_internal.h"
+#include "holdfast/metrics.h"
+#include "occupancy_internal.h"
 
-/* Columns of the statement. */
-enum { EVENT_EXISTS, AVAILABLE, HELD, SOLD, BLOCKED, NOW };
+/* latest: what the time may be at the most. */
+static bool
+read_map(struct api_call *call, struct occupancy_answer *answer, struct db_time *latest)
+{
+    const struct node *node = call->api->node;
+    struct db_time now;
+    int64_t error_us;
+
+    if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
+        return false;
+    *answer = (struct occupancy_answer){ .at = now };
+    latest->us = now.us + error_us;
+    /* Within the clock's error of its end a hold is not counted over. */
+    return seat_maps_count(node->maps, call_org(call), call->event,
+                           (struct db_time){ now.us - error_us }, &answer->counts);
+}
+
+bool
+occupancy_from_map(struct api_call *call, struct occupancy_answer *answer)
+{
+    struct db_time latest;
+
+    return seat_maps_is_whole(call->api->node->maps, call_org(call), call->event) &&
+           read_map(call, answer, &latest) &&
+           (answer->counts.area_held == 0 ||
+            occupancy_areas_stand(call->api->occupancies, call_org(call), call->event, latest));
+}
+
+bool
+occupancy_from_old_map(struct api_call *call, struct occupancy_answer *answer)
+{
+    struct db_time latest;
+    bool is_there = read_map(call, answer, &latest);
+
+    answer->is_stale = true;
+    return is_there;
+}
 
 /* The counts are all that changes; the time of counting is no change. */
-static void
-answer(struct api_call *call, const struct pg_result *rows)
+void
+occupancy_answer(struct api_call *call, const struct occupancy_answer *answer)
 {
-    struct seat_map_counts counts = {
-        .available = pg_get_int(rows, 0, AVAILABLE),
-        .held = pg_get_int(rows, 0, HELD),
-        .sold = pg_get_int(rows, 0, SOLD),
-        .blocked = pg_get_int(rows, 0, BLOCKED),
-    };
+    const struct seat_map_counts *counts = &answer->counts;
+    struct slice match = call->exchange->request.if_none_match;
     struct buf body = { 0 };
     char etag[128];
 
-    counts.total = counts.available + counts.held + counts.sold + counts.blocked;
-    snprintf(etag, sizeof(etag), "W/\"%lld-%lld-%lld-%lld\"", (long long)counts.available,
-             (long long)counts.held, (long long)counts.sold, (long long)counts.blocked);
+    snprintf(etag, sizeof(etag), "W/\"%lld-%lld-%lld-%lld\"", (long long)counts->available,
+             (long long)counts->held, (long long)counts->sold, (long long)counts->blocked);
     respond_header(call, "ETag", slice_of(etag));
-    struct slice match = call->exchange->request.if_none_match;
+    if (answer->is_stale)
+        respond_header(call, "X-Holdfast-Stale", SLICE_LITERAL("true"));
     if (match.len > 0 &&
         (slice_is(match, "*") || memmem(match.ptr, match.len, etag + 2, strlen(etag + 2)))) {
         respond_no_body(call, 304);
         return;
     }
-    seat_map_counts_write(&body, &counts, pg_get_time(rows, 0, NOW));
+    seat_map_counts_write(&body, counts, answer->at);
     respond_json(call, 200, &body);
-}
-
-static void
-occupancy_run(struct api_call *call, struct desk_tools *tools)
-{
-    struct pg_params params;
-    struct pg_result *rows = NULL;
-
-    pg_params_init(&params);
-    pg_param_text(&params, call_org(call));
-    pg_param_text(&params, call->event);
-    enum hf_status status =
-        call_outcome(call, call_read(call, tools, STATEMENT_OCCUPANCY, &params, &rows), tools->pg);
-    if (status == HF_OK && !pg_get_bool(rows, 0, EVENT_EXISTS))
-        status = HF_EVENT_NOT_FOUND;
-    if (status == HF_OK)
-        answer(call, rows);
-    else
-        respond_refusal(call, status, NULL);
-    pg_result_free(&rows);
 }
 
 void
 occupancy_get(struct api *api, struct api_call *call)
 {
+    struct occupancy_answer answer;
+
     (void)api;
-    call_on_desk(call, occupancy_run);
+    if (!occupancy_from_map(call, &answer)) {
+        occupancy_await(call);
+        return;
+    }
+    metric_add(METRIC_OCCUPANCY_MAP_TOTAL, 1);
+    occupancy_answer(call, &answer);
 }

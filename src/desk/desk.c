@@ -11,7 +11,8 @@
  * the engine knows that Postgres is away.
  *
  * Long jobs wait in a queue of their own. They go first, but never onto the last thread: so neither
- * kind waits for the other for long.
+ * kind waits for the other for long. A job that isn't to run yet waits in a third one, from which
+ * the watch moves it.
  */
 #include "holdfast/desk.h"
 
@@ -55,6 +56,7 @@ struct desk {
     pthread_cond_t work;        /* something waits, or it is over */
     pthread_cond_t idle;        /* nothing is outstanding */
     struct job_queue queues[2]; /* by is_long */
+    struct job_queue later;     /* not to run yet */
     int64_t waiting;
     int64_t outstanding; /* waiting, or running */
     int long_running;
@@ -83,6 +85,31 @@ unlink_locked(struct desk *desk, struct job_queue *queue, struct desk_job **link
     job->next = NULL;
     metric_set(METRIC_DESK_DEPTH, --desk->waiting);
     return job;
+}
+
+static void
+append_locked(struct job_queue *queue, struct desk_job *job)
+{
+    job->next = NULL;
+    *queue->last = job;
+    queue->last = &job->next;
+}
+
+/* Those whose time has come by `now` are to run. */
+static void
+move_due_locked(struct desk *desk, struct mono_time now)
+{
+    struct job_queue later = desk->later;
+    struct desk_job *job, *next;
+
+    queue_init(&desk->later);
+    for (job = later.first; job != NULL; job = next) {
+        bool is_due = job->not_before.us <= now.us;
+        next = job->next;
+        append_locked(is_due ? &desk->queues[job->is_long] : &desk->later, job);
+        if (is_due)
+            pthread_cond_signal(&desk->work);
+    }
 }
 
 /* A job that may run now, or that is only to be refused; NULL: there is none. */
@@ -134,10 +161,8 @@ desk_submit(struct desk *desk, struct desk_job *job)
     lock_take(&desk->lock);
     bool room = desk->waiting < desk->queue_max && !desk->stopping;
     if (room) {
-        struct job_queue *queue = &desk->queues[job->is_long];
-        job->next = NULL;
-        *queue->last = job;
-        queue->last = &job->next;
+        bool may_run = job->not_before.us <= mono_now().us;
+        append_locked(may_run ? &desk->queues[job->is_long] : &desk->later, job);
         desk->outstanding++;
         metric_set(METRIC_DESK_DEPTH, ++desk->waiting);
         pthread_cond_signal(&desk->work);
@@ -241,6 +266,8 @@ take_late(struct desk *desk, struct mono_time up_to)
     struct desk_job *job = take_late_locked(desk, &desk->queues[false], up_to);
     if (job == NULL)
         job = take_late_locked(desk, &desk->queues[true], up_to);
+    if (job == NULL)
+        job = take_late_locked(desk, &desk->later, up_to);
     lock_drop(&desk->lock);
     return job;
 }
@@ -268,6 +295,7 @@ desk_watch_main(void *argument)
         answer_late(desk);
         sleep_us(WATCH_US);
         lock_take(&desk->lock);
+        move_due_locked(desk, mono_now());
         stopping = desk->stopping;
         lock_drop(&desk->lock);
     }
@@ -312,6 +340,7 @@ tell_to_stop(struct desk *desk)
 {
     lock_take(&desk->lock);
     desk->stopping = true;
+    move_due_locked(desk, (struct mono_time){ INT64_MAX });
     pthread_cond_broadcast(&desk->work);
     lock_drop(&desk->lock);
 }
@@ -363,6 +392,7 @@ desk_start(struct node *node)
     desk->threads = threads;
     queue_init(&desk->queues[false]);
     queue_init(&desk->queues[true]);
+    queue_init(&desk->later);
     lock_init(&desk->lock, LOCK_QUEUE);
     lock_cond_init(&desk->work);
     lock_cond_init(&desk->idle);

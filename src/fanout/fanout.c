@@ -120,7 +120,7 @@ fanout_await_trust(struct fanout *fanout, int64_t us)
 static bool
 name_channel_locked(struct fanout *fanout, const struct fanout_table *table)
 {
-    char name[CHANNEL_BYTES];
+    char name[FANOUT_CHANNEL_BYTES];
     snprintf(name, sizeof(name), "holdfast:feed:%" PRIu64 ":%" PRIu64 ":%" PRIu64,
              (uint64_t)table->system, (uint64_t)table->timeline, (uint64_t)table->database);
     if (strcmp(name, fanout->channel) == 0)
@@ -165,10 +165,10 @@ fanout_table_unreadable(struct fanout *fanout)
 }
 
 bool
-fanout_channel(struct fanout *fanout, char channel[CHANNEL_BYTES])
+fanout_channel(struct fanout *fanout, char channel[FANOUT_CHANNEL_BYTES])
 {
     lock_take(&fanout->lock);
-    snprintf(channel, CHANNEL_BYTES, "%s", fanout->channel);
+    snprintf(channel, FANOUT_CHANNEL_BYTES, "%s", fanout->channel);
     lock_drop(&fanout->lock);
     return channel[0] != '\0';
 }

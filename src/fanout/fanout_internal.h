@@ -137,22 +137,20 @@ bool peer_is_whole(const struct peer *peer, struct mono_time now);
 
 /* --- fanout.c ------------------------------------------------------------------------- */
 
-#define CHANNEL_BYTES 80
-
 struct fanout {
     /* fixed after start */
     struct node *node;
     struct thread publisher, subscriber;
-    struct warm *warm;              /* the publisher's */
-    struct warm_listener *listener; /* the subscriber's; NULL: no channel yet */
-    struct buf message;             /* the publisher's */
-    char listens_to[CHANNEL_BYTES]; /* the subscriber's: its listener's channel */
+    struct warm *warm;                     /* the publisher's */
+    struct warm_listener *listener;        /* the subscriber's; NULL: no channel yet */
+    struct buf message;                    /* the publisher's */
+    char listens_to[FANOUT_CHANNEL_BYTES]; /* the subscriber's: its listener's channel */
 
     /* guarded by lock */
     struct lock lock; /* rank NODES */
     struct peers peers;
-    char channel[CHANNEL_BYTES]; /* "": not known yet, or not any more */
-    struct mono_time another_at; /* when another Postgres was last seen */
+    char channel[FANOUT_CHANNEL_BYTES]; /* "": not known yet, or not any more */
+    struct mono_time another_at;        /* when another Postgres was last seen */
 
     /* atomic, any thread */
     _Atomic bool trusted;
@@ -165,8 +163,6 @@ struct fanout {
 
 /* A frame goes out at once; ask: it wants an answer of everybody. */
 void fanout_speak(struct fanout *fanout, bool ask);
-/* Copies the channel. False: it is not known yet. */
-bool fanout_channel(struct fanout *fanout, char channel[CHANNEL_BYTES]);
 /* Judges under the lock, which the caller has; drops it, then says what came of it. */
 void fanout_judge_and_drop(struct fanout *fanout, struct mono_time now);
 

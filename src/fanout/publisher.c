@@ -17,7 +17,7 @@
 /* What the thread keeps from frame to frame. */
 struct publishing {
     struct fanout *fanout;
-    char channel[CHANNEL_BYTES];
+    char channel[FANOUT_CHANNEL_BYTES];
     uint64_t serial;
     struct mono_time due; /* the next heartbeat */
     bool told_doubt;      /* the last frame that Redis took said that we are in doubt */
@@ -218,7 +218,7 @@ static bool
 await_channel(struct publishing *publishing)
 {
     struct fanout *fanout = publishing->fanout;
-    char channel[CHANNEL_BYTES];
+    char channel[FANOUT_CHANNEL_BYTES];
     while (!atomic_load(&fanout->stopping)) {
         if (fanout_channel(fanout, channel)) {
             go_to(publishing, channel);

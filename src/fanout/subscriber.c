@@ -92,7 +92,7 @@ subscription_changed(struct fanout *fanout, bool stands)
 static bool
 has_listener(struct fanout *fanout)
 {
-    char channel[CHANNEL_BYTES];
+    char channel[FANOUT_CHANNEL_BYTES];
     if (!fanout_channel(fanout, channel))
         return false;
     if (strcmp(channel, fanout->listens_to) != 0) {

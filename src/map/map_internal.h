@@ -2,7 +2,8 @@
  * map_internal.h - what the files of the map room share.
  *
  * layout.c         what does not change from sale to sale: order, names, ready JSON prefixes
- * map_state.c      what does: status, version, end of each seat, in order of change
+ * map_state.c      what does: status, version, end of each seat, in order of change; their counts
+ * ends.c           whose end comes next
  * version.c        public versions, and what a reader who names one has
  * render.c         from both to a body, plain and gzip
  * event_map.h      one event's map and the table of all, for the next three:
@@ -106,12 +107,29 @@ struct map_area {
     int64_t version;
 };
 
+/* --- ends.c ------------------------------------------------------------------ */
+
+/* The held seats that time can end, the soonest first. */
+struct seat_ends {
+    uint32_t count;
+    uint32_t *heap;  /* seats, a binary heap by `until` */
+    uint32_t *place; /* of each seat: where in the heap it is, counted from 1; 0: it isn't */
+};
+HF_MUST_CHECK bool seat_ends_init(struct seat_ends *ends, uint32_t seats);
+void seat_ends_fini(struct seat_ends *ends);
+/* seats[seat] is another one now, all the others are as they were. */
+void seat_ends_note(struct seat_ends *ends, const struct map_seat *seats, uint32_t seat);
+
+/* --- map_state.c, more --------------------------------------------------------- */
+
 /* The state of one event's seats and areas. Guarded by the map's lock. */
 struct map_state {
-    struct layout *layout;   /* NULL: nothing loaded yet */
-    struct map_seat *seats;  /* layout->count of them */
-    uint32_t newest;         /* head of the order of change */
-    struct db_time next_end; /* no end that was not noticed lies before it */
+    struct layout *layout;  /* NULL: nothing loaded yet */
+    struct map_seat *seats; /* layout->count of them */
+    uint32_t newest;        /* head of the order of change */
+    struct seat_ends ends;
+    struct db_time next_end;       /* the soonest of them */
+    struct seat_map_counts counts; /* of the seats alone, as they are marked */
     int area_count;
     struct map_area *areas;
     uint64_t position; /* of the last change */
@@ -124,9 +142,8 @@ void map_state_set(struct map_state *state, uint32_t i, const struct map_seat *n
                    uint64_t position);
 /* Marks seats whose end has passed. True: there were some; they changed at `position`. */
 bool map_state_sweep(struct map_state *state, struct db_time now, uint64_t position);
-/* Needs a layout. */
-void map_state_count(const struct map_state *state, struct db_time now,
-                     struct seat_map_counts *counts);
+/* Of seats and areas, after a sweep. */
+void map_state_count(const struct map_state *state, struct seat_map_counts *counts);
 /* NULL: there is none of that id. */
 struct map_area *map_area_find(struct map_area *areas, int count, struct slice id);
 /* True when somebody is to be told of a difference. */

@@ -3,7 +3,8 @@
  *
  * Seats are linked by when they changed, the newest first, so that what changed since
  * a position is found without looking at the rest. A position stands for one change of
- * what a map says, also one that time makes: a hold's end passes.
+ * what a map says, also one that time makes: a hold's end passes. The counts of seats move with
+ * each change, so that nobody has to walk over the seats to know them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ map_state_fini(struct map_state *state)
 {
     layout_put(state->layout);
     free(state->seats);
+    seat_ends_fini(&state->ends);
     areas_free(state->areas, state->area_count);
     memset(state, 0, sizeof(*state));
 }
@@ -62,10 +64,24 @@ link_newest(struct map_state *state, uint32_t i)
     state->newest = i;
 }
 
-static bool
-can_end(const struct map_seat *seat)
+/* --- counts and ends ------------------------------------------------------ */
+
+/* Adds a seat to the counts, or takes it out again. */
+static void
+tally(struct seat_map_counts *counts, const struct map_seat *seat, int by)
 {
-    return seat->status == SEAT_HELD && !seat->in_payment && !seat->over;
+    counts->total += seat->status != SEAT_REMOVED ? by : 0;
+    counts->held += seat->status == SEAT_HELD && !seat->over ? by : 0;
+    counts->sold += seat->status == SEAT_SOLD ? by : 0;
+    counts->blocked += seat->status == SEAT_BLOCKED ? by : 0;
+}
+
+static void
+note_end(struct map_state *state, uint32_t i)
+{
+    seat_ends_note(&state->ends, state->seats, i);
+    state->next_end.us =
+        state->ends.count == 0 ? NEVER : state->seats[state->ends.heap[0]].until.us;
 }
 
 void
@@ -75,36 +91,28 @@ map_state_set(struct map_state *state, uint32_t i, const struct map_seat *now, u
 
     hf_assert(position >= state->position);
     unlink_seat(state, i);
+    tally(&state->counts, seat, -1);
     *seat = *now;
+    tally(&state->counts, seat, 1);
+    note_end(state, i);
     seat->changed_at = position;
     link_newest(state, i);
     state->position = position;
-    if (can_end(seat) && seat->until.us < state->next_end.us)
-        state->next_end = seat->until;
 }
 
 bool
 map_state_sweep(struct map_state *state, struct db_time now, uint64_t position)
 {
     bool found = false;
-    struct db_time next = { NEVER };
 
-    if (state->layout == NULL || now.us < state->next_end.us)
-        return false;
-    for (uint32_t i = 0; i < state->layout->count; i++) {
+    while (state->next_end.us <= now.us) {
+        uint32_t i = state->ends.heap[0];
         struct map_seat seat = state->seats[i];
-        if (!can_end(&seat))
-            continue;
-        if (seat.until.us <= now.us) {
-            seat.over = true;
-            seat.from = FROM_NOBODY; /* time is in no record */
-            map_state_set(state, i, &seat, position);
-            found = true;
-        } else if (seat.until.us < next.us) {
-            next = seat.until;
-        }
+        seat.over = true;
+        seat.from = FROM_NOBODY; /* time is in no record */
+        map_state_set(state, i, &seat, position);
+        found = true;
     }
-    state->next_end = next;
     return found;
 }
 
@@ -115,28 +123,16 @@ map_seat_differs(const struct map_seat *a, const struct map_seat *b)
            a->until.us != b->until.us;
 }
 
-static void
-count_seat(const struct map_seat *seat, struct db_time now, struct seat_map_counts *counts)
-{
-    bool is_over = !seat->in_payment && (seat->over || seat->until.us <= now.us);
-
-    counts->total += seat->status != SEAT_REMOVED;
-    counts->held += seat->status == SEAT_HELD && !is_over;
-    counts->sold += seat->status == SEAT_SOLD;
-    counts->blocked += seat->status == SEAT_BLOCKED;
-}
-
 void
-map_state_count(const struct map_state *state, struct db_time now, struct seat_map_counts *counts)
+map_state_count(const struct map_state *state, struct seat_map_counts *counts)
 {
-    *counts = (struct seat_map_counts){ 0 };
-    for (uint32_t i = 0; i < state->layout->count; i++)
-        count_seat(&state->seats[i], now, counts);
+    *counts = state->counts;
     for (int i = 0; i < state->area_count; i++) {
         counts->total += state->areas[i].capacity;
-        counts->held += state->areas[i].held;
+        counts->area_held += state->areas[i].held;
         counts->sold += state->areas[i].sold;
     }
+    counts->held += counts->area_held;
     counts->available = counts->total - counts->held - counts->sold - counts->blocked;
 }
 
@@ -224,10 +220,11 @@ map_state_read(struct map_state *fresh, struct layout *known, const struct pg_re
     if (fresh->layout == NULL)
         return false;
     fresh->seats = calloc(fresh->layout->count + 1, sizeof(*fresh->seats));
-    if (fresh->seats != NULL)
+    bool has_room = fresh->seats != NULL && seat_ends_init(&fresh->ends, fresh->layout->count);
+    if (has_room)
         read_seats(fresh, seats, row_of);
     free(row_of);
-    if (fresh->seats == NULL || !read_areas(fresh, areas)) {
+    if (!has_room || !read_areas(fresh, areas)) {
         map_state_fini(fresh);
         return false;
     }
@@ -283,16 +280,6 @@ link_all(struct map_state *state)
         link_newest(state, (uint32_t)(order[i] - state->seats));
     free(order);
     return true;
-}
-
-static void
-find_next_end(struct map_state *state)
-{
-    state->next_end.us = NEVER;
-    for (uint32_t i = 0; i < state->layout->count; i++) {
-        if (can_end(&state->seats[i]) && state->seats[i].until.us < state->next_end.us)
-            state->next_end = state->seats[i].until;
-    }
 }
 
 struct map_area *
@@ -392,10 +379,24 @@ take_layout(struct map_state *state, struct map_state *fresh)
 {
     layout_put(state->layout);
     free(state->seats);
+    seat_ends_fini(&state->ends);
     state->layout = fresh->layout;
     state->seats = fresh->seats;
+    state->ends = fresh->ends;
     fresh->layout = NULL;
     fresh->seats = NULL;
+    fresh->ends = (struct seat_ends){ 0 };
+}
+
+static void
+count_anew(struct map_state *state)
+{
+    state->counts = (struct seat_map_counts){ 0 };
+    state->next_end.us = NEVER;
+    for (uint32_t i = 0; i < state->layout->count; i++) {
+        tally(&state->counts, &state->seats[i], 1);
+        note_end(state, i);
+    }
 }
 
 bool
@@ -417,7 +418,7 @@ map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t posit
             for (uint32_t i = 0; i < state->layout->count; i++)
                 link_newest(state, i);
         }
-        find_next_end(state);
+        count_anew(state);
         changed = true;
     }
     changed |= merge_areas(state, fresh);

@@ -330,8 +330,10 @@ seat_maps_count(struct seat_maps *maps, struct slice org, struct slice event, st
         return false;
     lock_take(&map->lock);
     bool is_loaded = map->state.layout != NULL;
+    if (now.us >= map->state.next_end.us)
+        map_state_sweep(&map->state, now, seat_maps_next_position(maps));
     if (is_loaded)
-        map_state_count(&map->state, now, counts);
+        map_state_count(&map->state, counts);
     lock_drop(&map->lock);
     event_map_put(map);
     return is_loaded;

@@ -167,6 +167,18 @@ take_stirred(struct audience *audience)
     return is_stirred;
 }
 
+/* Within the clock's error of its end a hold is not counted over. */
+static struct db_time
+surely_past(struct streams *streams)
+{
+    struct db_time now;
+    int64_t error_us;
+
+    if (!db_clock_read(streams->node->clock, mono_now(), &now, &error_us))
+        return (struct db_time){ 0 };
+    return (struct db_time){ now.us - error_us };
+}
+
 /* Counts move by changes, and where there are holds, by time. */
 static void
 count_locked(struct streams *streams, struct audience *audience)
@@ -175,7 +187,7 @@ count_locked(struct streams *streams, struct audience *audience)
     bool is_stirred = take_stirred(audience);
 
     if ((!is_stirred && audience->has_counts && audience->counts.held == 0) ||
-        !seat_maps_count(streams->node->maps, audience->org, audience->event, streams_now(streams),
+        !seat_maps_count(streams->node->maps, audience->org, audience->event, surely_past(streams),
                          &counts) ||
         (audience->has_counts && same_counts(&counts, &audience->counts)))
         return;

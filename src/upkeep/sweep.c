@@ -1,6 +1,6 @@
 /*
  * sweep.c - what is left behind: holds of dead nodes, payments past their time, ids of old
- * transactions, old answers, tickets.
+ * transactions, old answers, tickets, snapshots.
  *
  * Every node sweeps, so that the work of a dead one is done by whoever comes first; each
  * hold is expired under its own lock, so two sweepers do no harm. A sweep takes a bounded number
@@ -169,6 +169,17 @@ sweep_deliveries(struct upkeep *upkeep)
     pg_param_int8(&params, upkeep->node->config->payment_deliveries_keep);
     pg_param_int4(&params, PURGE_ROWS);
     return purged_all_it_may(upkeep_run(upkeep, STATEMENT_PURGE_PAYMENT_DELIVERIES, &params));
+}
+
+bool
+sweep_snapshots(struct upkeep *upkeep)
+{
+    struct pg_params params;
+
+    pg_params_init(&params);
+    pg_param_int8(&params, upkeep->node->config->occupancy_retention);
+    pg_param_int4(&params, PURGE_ROWS);
+    return purged_all_it_may(upkeep_run(upkeep, STATEMENT_PURGE_OCCUPANCY, &params));
 }
 
 bool

@@ -23,6 +23,7 @@
 #define INTENTS_US     (1 * (int64_t)TIME_US_PER_S)
 #define AUDIT_US       (10 * (int64_t)TIME_US_PER_S)
 #define AT_ONCE_US     (200 * (int64_t)TIME_US_PER_MS) /* when a bounded sweep left something */
+#define SNAPSHOTS_US   (100 * (int64_t)TIME_US_PER_MS) /* a look whether a round has begun */
 #define EXPIRY_LOOK_US (2 * TIME_US_PER_MS)
 #define STACK_BYTES    (256 * 1024)
 
@@ -70,8 +71,12 @@ sweep(struct upkeep *upkeep)
         upkeep->tickets_due.us = mono_now().us + AT_ONCE_US;
     if (mono_is_due(&upkeep->deliveries_due, PURGE_US) && sweep_deliveries(upkeep))
         upkeep->deliveries_due.us = mono_now().us + AT_ONCE_US;
+    if (mono_is_due(&upkeep->old_snapshots_due, PURGE_US) && sweep_snapshots(upkeep))
+        upkeep->old_snapshots_due.us = mono_now().us + AT_ONCE_US;
     if (mono_is_due(&upkeep->audit_due, AUDIT_US))
         audit_log_tend(upkeep);
+    if (mono_is_due(&upkeep->snapshots_due, SNAPSHOTS_US))
+        occupancy_tend(upkeep);
     if (mono_is_due(&upkeep->retry_due, RETRY_LOOK_US) && deliveries_retry(upkeep))
         upkeep->retry_due.us = mono_now().us + TURN_US;
 }
@@ -191,7 +196,7 @@ static void
 wait_for_ops(struct upkeep *upkeep)
 {
     while (atomic_load(&upkeep->expiring) > 0 || atomic_load(&upkeep->retrying) > 0 ||
-           atomic_load(&upkeep->tending))
+           atomic_load(&upkeep->tending) || atomic_load(&upkeep->snapping))
         sleep_us(EXPIRY_LOOK_US);
 }
 

@@ -8,6 +8,7 @@
  * sweep.c       holds that nobody expired, payments past their time; batch ids and answers that
  *               are old
  * audit_log.c   the audit log's months: made ahead, dropped, summarized
+ * occupancy.c   how full events are, written down every minute
  * warm_start.c  the hot table before the first request
  */
 #ifndef HOLDFAST_UPKEEP_INTERNAL_H
@@ -26,6 +27,13 @@
 #define UPKEEP_STATEMENT_US (700 * TIME_US_PER_MS) /* none of ours may stall the wheels longer */
 #define DUE_AT_ONCE         1024
 
+/* A round of snapshots of occupancy: how far it has come. */
+struct snapshot_round {
+    struct db_time at;
+    char org[ID_BYTES_MAX + 1], event[ID_BYTES_MAX + 1]; /* all up to this one have theirs */
+    bool is_done;
+};
+
 struct upkeep {
     struct node *node;
     struct pg *pg;
@@ -39,15 +47,19 @@ struct upkeep {
     int64_t incarnation;
     bool name_is_lost; /* another one has it, and that was told */
     struct mono_time heartbeat_due, clock_due, reap_due, intents_due, batches_due, keys_due,
-        tickets_due, deliveries_due, retry_due, audit_due, replan_due;
+        tickets_due, deliveries_due, retry_due, audit_due, snapshots_due, old_snapshots_due,
+        replan_due;
     struct hot_due *due;       /* room for DUE_AT_ONCE */
     struct desk_job audit_job; /* the desk's while `tending` */
+    struct desk_job round_job; /* the desk's while `snapping`, and so is the round */
+    struct snapshot_round round;
 
     /* atomic, any thread */
     _Atomic int64_t expiring; /* expiries that were handed out and have not come back */
     _Atomic int64_t reaping;  /* those of the sweep that is under way */
     _Atomic int64_t swept_us; /* when it began */
     _Atomic bool tending;     /* the desk has audit_job */
+    _Atomic bool snapping;    /* the desk has round_job */
     _Atomic int64_t retrying; /* deliveries of payment providers that were handed out */
 };
 
@@ -82,6 +94,11 @@ bool deliveries_retry(struct upkeep *upkeep);
 /* Has the desk look after the audit log, unless it is at it. */
 void audit_log_tend(struct upkeep *upkeep);
 
+/* --- occupancy.c ------------------------------------------------------------------ */
+
+/* Has the desk go on with this round's snapshots, unless it is at it or they are done. */
+void occupancy_tend(struct upkeep *upkeep);
+
 /* --- sweep.c --------------------------------------------------------------------- */
 
 /* Each returns true when there is more to do at once. */
@@ -91,6 +108,7 @@ bool sweep_batches(struct upkeep *upkeep);
 bool sweep_keys(struct upkeep *upkeep);
 bool sweep_tickets(struct upkeep *upkeep);
 bool sweep_deliveries(struct upkeep *upkeep);
+bool sweep_snapshots(struct upkeep *upkeep);
 /* One of the holds of a sweep has come back. */
 void sweep_part_is_over(struct upkeep *upkeep);
 /* Runs one statement. NULL: it failed, and another turn comes. */

@@ -46,6 +46,13 @@ warm_key_hold_meta(struct buf *out, struct slice org, struct slice event,
 }
 
 void
+warm_key_occupancy(struct buf *out, struct slice org, struct slice event)
+{
+    append_event(out, org, event);
+    buf_append_text(out, ":occupancy");
+}
+
+void
 warm_key_seat_holds_beside(struct buf *out, struct slice seat_key)
 {
     const char *end = memchr(seat_key.ptr, '}', seat_key.len);

@@ -429,6 +429,25 @@ warm_build_get(struct warm *warm, struct slice org, struct slice event, struct s
     warm_word_int(&warm->command, WARM_VALUE_MAX - 1);
 }
 
+/* Sends warm->command, a GET, and copies what it found. */
+static bool
+ask_text(struct warm *warm, char **text_out, size_t *text_len)
+{
+    redisReply *reply = warm_ask(warm);
+    if (reply == NULL) {
+        return false;
+    }
+    bool there = reply->type == REDIS_REPLY_STRING && reply->len > 0;
+    char *text = there ? malloc(reply->len + 1) : NULL;
+    if (text != NULL) {
+        memcpy(text, reply->str, reply->len + 1); /* hiredis ends it with a NUL */
+        *text_out = text;
+        *text_len = reply->len;
+    }
+    freeReplyObject(reply);
+    return text != NULL;
+}
+
 bool
 warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct slice seat,
               char **json_out, size_t *json_len)
@@ -437,19 +456,43 @@ warm_get_seat(struct warm *warm, struct slice org, struct slice event, struct sl
         return false;
     }
     warm_build_get(warm, org, event, seat);
-    redisReply *reply = warm_ask(warm);
-    if (reply == NULL) {
+    return ask_text(warm, json_out, json_len);
+}
+
+bool
+warm_get_occupancy(struct warm *warm, struct slice org, struct slice event, char **json_out,
+                   size_t *json_len)
+{
+    if (!warm_ready(warm)) {
         return false;
     }
-    bool there = reply->type == REDIS_REPLY_STRING && reply->len > 0;
-    char *json = there ? malloc(reply->len + 1) : NULL;
-    if (json != NULL) {
-        memcpy(json, reply->str, reply->len + 1); /* hiredis ends it with a NUL */
-        *json_out = json;
-        *json_len = reply->len;
+    warm_begin(warm, 4, "GETRANGE");
+    warm_key_occupancy(&warm->word, org, event);
+    warm_add_built(warm);
+    warm_word_int(&warm->command, 0);
+    warm_word_int(&warm->command, WARM_VALUE_MAX - 1);
+    return ask_text(warm, json_out, json_len);
+}
+
+bool
+warm_put_occupancy(struct warm *warm, struct slice org, struct slice event, struct slice json,
+                   int64_t ttl_ms)
+{
+    if (!warm_ready(warm)) {
+        return false;
     }
-    freeReplyObject(reply);
-    return json != NULL;
+    warm_begin(warm, 5, "SET");
+    warm_key_occupancy(&warm->word, org, event);
+    warm_add_built(warm);
+    warm_word(&warm->command, json);
+    warm_word(&warm->command, SLICE_LITERAL("PX"));
+    warm_word_int(&warm->command, ttl_ms);
+    redisReply *reply = warm_ask(warm);
+    bool taken = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    if (reply != NULL) {
+        freeReplyObject(reply);
+    }
+    return taken;
 }
 
 int64_t

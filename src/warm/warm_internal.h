@@ -30,6 +30,7 @@ void warm_key_seat(struct buf *out, struct slice org, struct slice event, struct
 void warm_key_seat_holds(struct buf *out, struct slice org, struct slice event);
 void warm_key_hold_meta(struct buf *out, struct slice org, struct slice event,
                         const struct uuid *hold_id);
+void warm_key_occupancy(struct buf *out, struct slice org, struct slice event);
 /* The seat_holds of the event that a seat's key is of. */
 void warm_key_seat_holds_beside(struct buf *out, struct slice seat_key);
 

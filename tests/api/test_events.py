@@ -247,42 +247,6 @@ def test_an_after_that_is_no_id(client):
     check_problem(answer, answer.code)
 
 
-# --- occupancy -----------------------------------------------------------------------------------------------
-
-
-def test_occupancy_of_seats_and_areas(client, admin, db):
-    event = admin.make_event(8, areas=[{"area_id": "floor", "name": "Floor", "capacity": 8}])
-    client.held(event, "A-1")
-    client.confirm(client.held(event, "A-2", cart="c2")["hold_id"]).expect(200)
-    client.hold(event, cart="c3", areas=[{"area_id": "floor", "quantity": 3}]).expect(201)
-    admin.post("/api/admin/seats/block", {"event_id": event, "seat_ids": ["A-3"], "reason": "x"}).expect(200)
-    counts = client.occupancy(event).expect(200).json
-    assert (counts["available"], counts["held"], counts["sold"], counts["blocked"], counts["total"]) == (10, 4, 1, 1, 16)
-    assert (counts["percent_available"], counts["percent_held"]) == (62.5, 25.0)
-    assert counts["percent_sold"] in (6.2, 6.3)
-
-
-def test_occupancy_of_nothing_is_zeros(client, admin):
-    counts = client.occupancy(admin.make_event(0)).expect(200).json
-    assert {value for name, value in counts.items() if name != "timestamp"} == {0}
-
-
-def test_occupancy_leaves_out_what_is_over(client, admin):
-    event = admin.make_event(2, policy={"hold_ttl": 1})
-    client.held(event, "A-1")
-    assert client.occupancy(event).json["held"] == 1
-    wait_until(lambda: client.occupancy(event).json["held"] == 0)
-
-
-def test_occupancy_has_an_etag(client, admin, event):
-    first = client.occupancy(event)
-    tag = {"If-None-Match": first.headers["ETag"]}
-    path = f"/api/events/{event}/occupancy"
-    assert client.get(path, headers=tag).expect(304).body == b""
-    client.held(event, "A-1")
-    assert client.get(path, headers=tag).expect(200).json["held"] == 1
-
-
 # --- the end of a seat ---------------------------------------------------------------------------------------
 
 

@@ -406,6 +406,7 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
     case STATEMENT_PURGE_BATCHES: /* an hour is longer than a seed */
     case STATEMENT_PURGE_IDEMPOTENCY_KEYS:
     case STATEMENT_PURGE_STREAM_TICKETS:
+    case STATEMENT_PURGE_OCCUPANCY:
         return one_number(0);
     default:
         violation("the fake store has no statement %d", (int)call->statement);

@@ -340,6 +340,42 @@ a_long_job_that_waits_for_its_turn_is_answered_when_its_time_is_up(void **state)
 }
 
 static void
+a_job_that_is_not_to_run_yet_waits_and_others_go_past_it(void **state)
+{
+    (void)state;
+    struct desk *desk = desk_start(&node);
+    struct desk_job *job = job_new(10 * TIME_US_PER_S);
+    struct mono_time start = mono_now();
+
+    job->not_before.us = start.us + 200 * TIME_US_PER_MS;
+    assert_true(desk_submit(desk, job));
+    assert_true(desk_submit(desk, job_new(10 * TIME_US_PER_S)));
+    wait_for_outstanding(desk, 1);
+    assert_int_equal(ran, 1);
+    wait_for_outstanding(desk, 0);
+    assert_true(mono_now().us - start.us >= 200 * TIME_US_PER_MS);
+    assert_int_equal(ran, 2);
+    desk_stop(&desk, soon());
+}
+
+static void
+a_job_that_is_not_to_run_yet_is_answered_by_its_deadline_and_at_the_end(void **state)
+{
+    (void)state;
+    struct desk *desk = desk_start(&node);
+    for (int i = 0; i < 2; i++) {
+        struct desk_job *job = job_new(i == 0 ? 50 * TIME_US_PER_MS : 20 * TIME_US_PER_S);
+        job->not_before.us = mono_now().us + 20 * TIME_US_PER_S;
+        assert_true(desk_submit(desk, job));
+    }
+    wait_for_outstanding(desk, 1);
+    assert_int_equal(failed_with, HF_OVERLOADED);
+    desk_stop(&desk, mono_now());
+    assert_int_equal(failed, 2);
+    assert_int_equal(ran, 0);
+}
+
+static void
 a_thread_without_jobs_looks_after_its_connection(void **state)
 {
     (void)state;
@@ -365,6 +401,8 @@ main(void)
         CASE(while_the_store_is_known_to_be_away_nothing_waits),
         CASE(long_jobs_leave_a_thread_to_the_others),
         CASE(a_long_job_that_waits_for_its_turn_is_answered_when_its_time_is_up),
+        CASE(a_job_that_is_not_to_run_yet_waits_and_others_go_past_it),
+        CASE(a_job_that_is_not_to_run_yet_is_answered_by_its_deadline_and_at_the_end),
         CASE(a_thread_without_jobs_looks_after_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -403,7 +403,7 @@ what_is_no_frame_is_counted_and_ignored(void **state)
     (void)state;
     REDIS_OR_SKIP();
     start_both();
-    char channel[CHANNEL_BYTES];
+    char channel[FANOUT_CHANNEL_BYTES];
     uint64_t garbled = metric_count(METRIC_FRAMES_GARBLED_TOTAL), lost = trust_lost();
     struct warm *stranger = warm_new(&config, members[0].node.tier);
     assert_true(fanout_channel(members[0].node.fanout, channel));

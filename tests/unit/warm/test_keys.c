@@ -28,6 +28,9 @@ keys_are_built_as_the_contract_has_them(void **state)
     buf_clear(&key);
     warm_key_hold_meta(&key, ORG, EVENT, &id);
     assert_string_equal(key.data, TAG ":hold:01890000-0000-7000-8000-000000000001:meta");
+    buf_clear(&key);
+    warm_key_occupancy(&key, ORG, EVENT);
+    assert_string_equal(key.data, TAG ":occupancy");
     buf_fini(&key);
 }
 
