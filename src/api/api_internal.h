@@ -259,8 +259,8 @@ api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;
 api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, home_get;
 
 /* events.c, import.c, seats.c, admin.c */
-api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
-    seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
+api_handler events_put, events_get, events_list, events_import, seats_map_get, show_seats_get,
+    seat_get, seat_delete, seats_block, seats_unblock, occupancy_get, admin_verify_get;
 
 /* audit_api.c */
 api_handler audit_get;
