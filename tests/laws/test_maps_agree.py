@@ -23,7 +23,7 @@ from support.waiting import wait_until
 NODE_SETTINGS = {"rate_limits": "off", "request_timeout": "30s"}  # a slow machine is no fault
 SECONDS = 60 if LONG else 8
 BUYERS, POLLERS, LISTENERS = (40, 12, 12) if LONG else (16, 6, 6)
-SEATS, GUESTS = 3_000 if LONG else 120, 40  # guests are seats that come and go
+SEATS, GUESTS = 1_000 if LONG else 120, 40  # guests are seats that come and go
 SALES = SEATS // 2  # so many, then nobody buys any more
 AREAS = {"floor": 600 if LONG else 60, "balcony": 30}
 POLICY = {"hold_ttl": 2, "extend_by": 1, "max_hold": 900, "max_seats_per_hold": 8}
