@@ -12,6 +12,7 @@
 -- Columns: pos, ord, code, taken, hold, until, price, version, born, now, held, sold (of the area).
 -- code: ok | same (hold: the one that exists) | stale | event_not_found | event_closed |
 --   area_not_found | too_many_seats | user_limit | area_full
+-- status::text keeps the plan off seat_holds_due, by which it would read every active hold for each.
 -- lock_areas and the users' locks come before it. P0001 when rows changed are not those promised.
 -- Indexes: primary keys; seat_holds_user.
 WITH req AS MATERIALIZED (
@@ -35,7 +36,7 @@ same AS MATERIALIZED (
         SELECT h.hold_id, min(h.held_until) AS held_until, min(h.created_at) AS created_at
         FROM seat_holds h
         WHERE h.org_id = a.org AND h.event_id = a.event AND h.user_id = a.usr
-          AND h.status IN ('active', 'converted') AND h.status = 'active'
+          AND h.status IN ('active', 'converted') AND h.status::text = 'active'
           AND h.cart_token = a.cart AND h.held_until > clk.now
         GROUP BY h.hold_id
         HAVING array_agg(h.area_id || ':' || h.quantity ORDER BY h.area_id) = a.wish

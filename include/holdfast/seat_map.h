@@ -9,7 +9,9 @@
  * compared with Postgres again when it is old (the caller's fresh_since), and what differs counts
  * as a change.
  *
- * A body (and its gzip) is rendered once per position and shared by all readers.
+ * A body (and its gzip) is rendered once per position and shared by all readers. One thread at a
+ * time writes a map, and rests as long as it took: however many ask while it changes, it costs half
+ * a thread at the most.
  *
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
@@ -145,10 +147,17 @@ struct seat_map_request {
     /* What the feed had before this call, so what the answer has. Needed with `since` and with
      * may_render only; without it other nodes can't tell a difference from the answer's version. */
     const struct feed_position *feed;
+    /*
+     * The map as GET /api/shows/{event}/seats has it, always the whole: which version of the
+     * event's row it speaks of at the least (0: the map alone), and what it says of the show, as
+     * JSON. The text is needed with may_render only.
+     */
+    int64_t show_version;
+    struct slice show;
 };
 
-/* W/"<event>-<version>" */
-#define SEAT_MAP_ETAG_BYTES (ID_BYTES_MAX + FEED_POSITION_TEXT_BYTES + 72)
+/* W/"<event>-<version>", of a show W/"<event>.<version of its row>-<version>" */
+#define SEAT_MAP_ETAG_BYTES (ID_BYTES_MAX + FEED_POSITION_TEXT_BYTES + 96)
 
 struct seat_map_reply {
     struct http_body *body; /* one reference, the caller's */

@@ -2,12 +2,13 @@
  * streams.h - live events of seat maps (Server-Sent Events), as the committed feed brings them.
  *
  * One AUDIENCE per event that somebody watches: it watches the event's seat map, writes each change
- * once, and every turn (STREAMS_TURN_US) hands what has gathered to all its streams as one shared
- * body. Per seat, events come in the order of versions; a change that a newer one has overtaken on
- * its way here is left out. An event's id is a position of the feed that any node can resume from.
- * Those that were found by comparing with Postgres have none (a peer was lost, or heard with a
- * gap), nor has any while the map may lack something: the reader's last id stays before them. The
- * same version of a seat comes twice if it was found before its record came.
+ * once, and every turn (STREAMS_TURN_US, with thousands of streams longer) hands what has gathered
+ * to all its streams as one shared body. Per seat, events come in the order of versions; a change
+ * that a newer one has overtaken on its way here is left out. An event's id is a position of the
+ * feed that any node can resume from. Those that were found by comparing with Postgres have none (a
+ * peer was lost, or heard with a gap), nor has any while the map may lack something: the reader's
+ * last id stays before them. The same version of a seat comes twice if it was found before its
+ * record came.
  *
  *   event: seat_held | seat_released | seat_sold | seat_blocked | seat_removed | seat_added |
  *          seat_changed (free as before; its price or place moved)
@@ -41,7 +42,10 @@
 struct streams; /* opaque */
 struct node;
 
-#define STREAMS_TURN_US (20 * TIME_US_PER_MS)
+/* From one turn to the next; longer where there are many streams: some 20,000 writes a second. */
+#define STREAMS_TURN_US     (20 * TIME_US_PER_MS)
+#define STREAMS_TURN_MAX_US (200 * TIME_US_PER_MS)
+#define STREAM_SHARE_US     50
 
 /* Starts both threads. NULL: no memory or no thread. */
 struct streams *streams_start(struct node *node);

@@ -269,8 +269,8 @@ api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;
 api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, home_get;
 
 /* events.c, import.c, seats.c, admin.c */
-api_handler events_put, events_get, events_list, events_import, seats_map_get, seat_get,
-    seat_delete, seats_block, seats_unblock, admin_verify_get;
+api_handler events_put, events_get, events_list, events_import, seats_map_get, show_seats_get,
+    seat_get, seat_delete, seats_block, seats_unblock, admin_verify_get;
 
 /* occupancy.c, occupancy_history.c, analytics.c */
 api_handler occupancy_get, occupancy_history_get, analytics_get;

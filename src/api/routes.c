@@ -53,6 +53,8 @@ const struct route routes[] = {
       "events_put" },
     { HTTP_METHOD_GET, "/api/events/{event}/seats", ACCESS_TOKEN, LIMIT_MAP, BODY_NONE,
       seats_map_get, "seats_map_get" },
+    { HTTP_METHOD_GET, "/api/shows/{event}/seats", ACCESS_TOKEN, LIMIT_MAP, BODY_NONE,
+      show_seats_get, "show_seats_get" },
     { HTTP_METHOD_POST, "/api/events/{event}/seats/import", ACCESS_ADMIN, LIMIT_GENERAL, BODY_CSV,
       events_import, "events_import" },
     { HTTP_METHOD_GET, "/api/events/{event}/seats/{seat}", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE,

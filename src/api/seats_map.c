@@ -1,5 +1,6 @@
 /*
- * seats_map.c - GET /api/events/{event}/seats: the map, from memory where it can be.
+ * seats_map.c - GET /api/events/{event}/seats and GET /api/shows/{event}/seats (seed 004): the map,
+ * from memory where it can be; the second begins with the show itself.
  *
  * On the loop only a ready body (or a small delta) is sent. Loading from Postgres and
  * writing a large body is the desk's work; who comes while a body is being written is
@@ -15,6 +16,7 @@
 struct map_call {
     struct seat_map_request request;
     struct feed_position feed; /* what request.feed points to, once it is needed */
+    bool is_show;              /* the answer begins with the event's row */
     bool knows_event;          /* it exists: a map may be made for it */
     bool stale;                /* Postgres is away: answered from what is in memory */
 };
@@ -73,6 +75,28 @@ note_feed(struct api_call *call)
 
 /* --- on the desk ---------------------------------------------------------------------- */
 
+/* What the answer says of the show, from the row as it is now. */
+static enum hf_status
+read_show(struct api_call *call, struct desk_tools *tools)
+{
+    struct map_call *map = call->state;
+    struct event_row row;
+    struct buf text = { 0 };
+    struct json_writer w;
+    enum hf_status status = event_row_find(call, tools->pg, call_org(call), call->event, &row);
+
+    if (status != HF_OK)
+        return status;
+    json_writer_init(&w, &text);
+    json_object_begin(&w);
+    event_row_write(&w, &row);
+    json_object_end(&w);
+    map->request.show_version = row.version;
+    map->request.show = text.failed ? SLICE_EMPTY : arena_copy(&call->arena, buf_slice(&text));
+    buf_fini(&text);
+    return map->request.show.len > 0 ? HF_OK : HF_OVERLOADED;
+}
+
 static enum hf_status
 find_event(struct api_call *call, struct desk_tools *tools)
 {
@@ -80,6 +104,8 @@ find_event(struct api_call *call, struct desk_tools *tools)
     struct event_info info;
     struct event_row row;
 
+    if (map->is_show)
+        return read_show(call, tools);
     /* Events are never deleted: one that was ever known exists. */
     if (map->knows_event || events_find(tools->node->events, call_org(call), call->event, &info))
         return HF_OK;
@@ -117,7 +143,8 @@ map_run(struct api_call *call, struct desk_tools *tools)
     respond_refusal(call, status == HF_OK ? HF_OVERLOADED : status, NULL);
 }
 
-/* Without Postgres a map that is in memory is still better than none; it says so. */
+/* Without Postgres a map that is in memory is still better than none; it says so. A show's row
+ * can't be read then, so of a show only what is written already. */
 static void
 map_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status)
 {
@@ -127,10 +154,11 @@ map_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status)
     if (status == HF_STORE_UNAVAILABLE && tools != NULL) {
         map->stale = true;
         map->request.fresh_since.us = 0;
+        map->request.show_version = map->is_show;
         if (answered_from_memory(call, &answer))
             return;
         map->request.may_render = true;
-        if (answer == SEAT_MAP_RENDER && answered_from_memory(call, &answer))
+        if (answer == SEAT_MAP_RENDER && !map->is_show && answered_from_memory(call, &answer))
             return;
     }
     respond_refusal(call, status, NULL);
@@ -150,15 +178,15 @@ surely_past(struct api *api)
     return (struct db_time){ now.us - error_us };
 }
 
-void
-seats_map_get(struct api *api, struct api_call *call)
+/* False: no memory; the call is answered. */
+static bool
+begin(struct api *api, struct api_call *call)
 {
     const struct http_request *http = &call->exchange->request;
     struct map_call *map = arena_alloc(&call->arena, sizeof(*map));
-    enum seat_map_answer answer;
     if (map == NULL) {
         respond_refusal(call, HF_OVERLOADED, NULL);
-        return;
+        return false;
     }
     map->request = (struct seat_map_request){
         .org = call_org(call),
@@ -169,11 +197,51 @@ seats_map_get(struct api *api, struct api_call *call)
         .arrived = mono_now(),
         .fresh_since = { seat_maps_trusted(api->node->maps) ? 0 : mono_now().us - FRESH_US },
     };
+    call->state = map;
+    return true;
+}
+
+void
+seats_map_get(struct api *api, struct api_call *call)
+{
+    enum seat_map_answer answer;
+
+    if (!begin(api, call))
+        return;
+    struct map_call *map = call->state;
     if (!call_query(call, "since", &map->request.since))
         map->request.since = SLICE_EMPTY;
-    call->state = map;
     if (map->request.since.len > 0)
         note_feed(call);
     if (!answered_from_memory(call, &answer))
         call_on_desk_or(call, map_run, map_fail);
+}
+
+/* What is known of the row is the row, as far as is known. */
+static bool
+knows_show(const struct api *api, const struct api_call *call, struct event_info *info)
+{
+    struct mono_time since = ((struct map_call *)call->state)->request.fresh_since;
+    struct mono_time missed = seat_maps_distrusted_at(api->node->maps);
+
+    return events_find(api->node->events, call_org(call), call->event, info) &&
+           info->read_at.us > since.us && (since.us > 0 || info->read_at.us > missed.us);
+}
+
+void
+show_seats_get(struct api *api, struct api_call *call)
+{
+    struct event_info info;
+    enum seat_map_answer answer;
+
+    if (!begin(api, call))
+        return;
+    struct map_call *map = call->state;
+    map->is_show = true;
+    if (knows_show(api, call, &info)) {
+        map->request.show_version = info.version;
+        if (answered_from_memory(call, &answer))
+            return;
+    }
+    call_on_desk_or(call, map_run, map_fail);
 }

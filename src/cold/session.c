@@ -29,6 +29,7 @@ static const struct setting settings[] = {
     { "idle_in_transaction_session_timeout", "2s" }, /* bounds what a stopped node can block */
     { "statement_timeout", NULL },
     { "plan_cache_mode", "force_generic_plan" }, /* custom plans cost 25 % */
+    { "enable_seqscan", "off" }, /* plans made on empty tables would read full ones as a whole */
     { "jit", "off" },
     { "TimeZone", "UTC" },
     { "standard_conforming_strings", "on" },

@@ -20,6 +20,15 @@
 #include <uthash.h>
 #include <utlist.h>
 
+/* What is ready to be sent. */
+struct map_body {
+    uint64_t position;
+    int64_t show_version;             /* of the event's row it speaks of; 0: of none */
+    struct http_body *plain, *gzip;   /* NULL until somebody asked for it */
+    char version[VERSION_TEXT_BYTES]; /* what they say of themselves */
+    bool is_settled;                  /* other nodes can tell a difference from it */
+};
+
 struct event_map {
     UT_hash_handle hh;
     struct event_map *prev, *next; /* in order of use */
@@ -37,11 +46,9 @@ struct event_map {
     struct mono_time read_at;          /* when the read that it rests on began */
     struct mono_time needs_read_after; /* it must rest on a later one */
     bool rendering;                    /* somebody is writing the body of a newer position */
+    struct mono_time render_due;       /* the next is not begun before */
     pthread_cond_t rendered;
-    uint64_t body_position;
-    struct http_body *plain, *gzip;        /* NULL until somebody asked for it */
-    char body_version[VERSION_TEXT_BYTES]; /* what they say of themselves */
-    bool body_is_settled;                  /* other nodes can tell a difference from it */
+    struct map_body bodies[2]; /* the map alone, and with its show */
 };
 
 struct seat_maps {
@@ -73,9 +80,8 @@ void event_map_put(struct event_map *map);
 /* Only reading makes a map stay; changes come to all that are there. */
 void event_map_used(struct seat_maps *maps, struct event_map *map);
 
-/* Puts what was written in the place of what was there. */
-void event_map_keep_body_locked(struct event_map *map, struct http_body *plain,
-                                struct http_body *gzip, uint64_t position);
+/* Gives up what is written; nothing is ready then. */
+void map_body_clear(struct map_body *body);
 void event_map_must_read_locked(struct event_map *map);
 /* Whether it rests on a read since which nothing can have passed it by. */
 bool event_map_has_missed_nothing_locked(const struct seat_maps *maps, const struct event_map *map);

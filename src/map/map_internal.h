@@ -146,6 +146,11 @@ bool map_state_sweep(struct map_state *state, struct db_time now, uint64_t posit
 void map_state_count(const struct map_state *state, struct seat_map_counts *counts);
 /* NULL: there is none of that id. */
 struct map_area *map_area_find(struct map_area *areas, int count, struct slice id);
+/*
+ * More than fits was taken only if the capacity was raised, which is known only once it is read:
+ * until then it is what was taken at the least. True: so it is.
+ */
+bool map_area_make_room(struct map_area *area);
 /* True when somebody is to be told of a difference. */
 bool map_seat_differs(const struct map_seat *a, const struct map_seat *b);
 
@@ -227,9 +232,10 @@ void snapshot_fini(struct snapshot *shot);
 uint32_t snapshot_count(const struct map_state *state, const struct map_reader *reader,
                         uint32_t most);
 
-/* The body; NULL: no memory. */
+/* The body; show: what it says of the show, as JSON; empty: it is the map alone. NULL: no memory.
+ */
 HF_MUST_CHECK struct http_body *render_body(struct snapshot *shot, struct slice event,
-                                            const char *version);
+                                            struct slice show, const char *version);
 HF_MUST_CHECK struct http_body *render_gzip(const struct http_body *plain);
 
 #endif

@@ -292,18 +292,32 @@ map_area_find(struct map_area *areas, int count, struct slice id)
     return NULL;
 }
 
-/* True: `read` says something else than `known`, and is not older. */
+bool
+map_area_make_room(struct map_area *area)
+{
+    bool is_short = area->capacity < area->held + area->sold;
+
+    if (is_short)
+        area->capacity = area->held + area->sold;
+    return is_short;
+}
+
+/*
+ * Counts are those of the newer version; what the area is, records don't say: that is as it was
+ * read. True: `read` says something else than `known` now.
+ */
 static bool
 merge_area(const struct map_area *known, struct map_area *read)
 {
+    bool is_newer = read->version > known->version;
+
     if (read->version < known->version) {
         read->held = known->held;
         read->sold = known->sold;
-        read->capacity = known->capacity;
         read->version = known->version;
-        return false;
+        map_area_make_room(read);
     }
-    return read->version != known->version || strcmp(read->name, known->name) != 0 ||
+    return is_newer || read->capacity != known->capacity || strcmp(read->name, known->name) != 0 ||
            read->has_price != known->has_price || read->price != known->price;
 }
 

@@ -99,6 +99,8 @@ take_area_locked(struct seat_maps *maps, struct event_map *map, const struct fee
         known->held = change->held;
         known->sold = change->sold;
         known->version = change->version;
+        if (map_area_make_room(known))
+            event_map_must_read_locked(map);
         map->state.position = seat_maps_next_position(maps);
         if (map->watcher != NULL)
             map->watcher->counted(map->watcher);
@@ -165,7 +167,7 @@ take_base_locked(struct event_map *map, const struct seat_map_reading *reading)
     map->base.settled.us = reading->now.us + took_us + SETTLE_US;
     if (map->base.is_known)
         map->base.feed = *reading->feed;
-    map->body_is_settled = false;
+    map->bodies[0].is_settled = map->bodies[1].is_settled = false;
 }
 
 /*

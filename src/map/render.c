@@ -136,15 +136,21 @@ write_area(struct json_writer *w, const struct map_area *area)
 }
 
 static void
-write_head(struct buf *out, const struct snapshot *shot, struct slice event, const char *version)
+write_head(struct buf *out, const struct snapshot *shot, struct slice event, struct slice show,
+           const char *version)
 {
     struct json_writer w;
 
     json_writer_init(&w, out);
     json_object_begin(&w);
-    json_field_text(&w, "event_id", event);
+    if (show.len > 0) {
+        json_name(&w, "show");
+        json_raw(&w, show);
+    } else {
+        json_field_text(&w, "event_id", event);
+    }
     json_field_text(&w, "version", slice_of(version));
-    if (shot->full)
+    if (shot->full && show.len == 0)
         json_field_bool(&w, "full", true);
     json_name(&w, "areas");
     json_array_begin(&w);
@@ -280,11 +286,11 @@ put_together(const struct snapshot *shot, const struct buf *head)
 }
 
 struct http_body *
-render_body(struct snapshot *shot, struct slice event, const char *version)
+render_body(struct snapshot *shot, struct slice event, struct slice show, const char *version)
 {
     struct buf head = { 0 };
 
-    write_head(&head, shot, event, version);
+    write_head(&head, shot, event, show, version);
     struct http_body *body = head.failed ? NULL : put_together(shot, &head);
     buf_fini(&head);
     return body;

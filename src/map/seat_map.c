@@ -36,15 +36,30 @@ seat_maps_next_position(struct seat_maps *maps)
 /* --- the table --------------------------------------------------------------- */
 
 void
+map_body_clear(struct map_body *body)
+{
+    if (body->plain != NULL)
+        http_body_put(body->plain);
+    if (body->gzip != NULL)
+        http_body_put(body->gzip);
+    body->plain = body->gzip = NULL;
+    body->position = 0;
+}
+
+static void
+clear_bodies(struct event_map *map)
+{
+    map_body_clear(&map->bodies[0]);
+    map_body_clear(&map->bodies[1]);
+}
+
+void
 event_map_put(struct event_map *map)
 {
     if (map == NULL || atomic_fetch_sub_explicit(&map->refs, 1, memory_order_acq_rel) > 1)
         return;
     map_state_fini(&map->state);
-    if (map->plain != NULL)
-        http_body_put(map->plain);
-    if (map->gzip != NULL)
-        http_body_put(map->gzip);
+    clear_bodies(map);
     pthread_cond_destroy(&map->rendered);
     lock_fini(&map->lock);
     free(map);
@@ -146,19 +161,6 @@ event_map_used(struct seat_maps *maps, struct event_map *map)
     lock_drop(&maps->lock);
 }
 
-void
-event_map_keep_body_locked(struct event_map *map, struct http_body *plain, struct http_body *gzip,
-                           uint64_t position)
-{
-    if (map->plain != NULL)
-        http_body_put(map->plain);
-    if (map->gzip != NULL)
-        http_body_put(map->gzip);
-    map->plain = plain;
-    map->gzip = gzip;
-    map->body_position = position;
-}
-
 /* A watched map stays, and is as new. */
 static void
 empty_locked(struct event_map *map)
@@ -170,7 +172,7 @@ empty_locked(struct event_map *map)
     map->base.is_known = false;
     map->read_at = (struct mono_time){ 0 };
     map->made_at = mono_now();
-    event_map_keep_body_locked(map, NULL, NULL, 0);
+    clear_bodies(map);
     if (map->watcher != NULL)
         map->watcher->forgotten(map->watcher);
 }

@@ -35,10 +35,28 @@ version_locked(const struct seat_maps *maps, const struct event_map *map,
     version->feed = *request->feed;
 }
 
-static void
-write_etag(struct slice event, const char *version, struct seat_map_reply *reply)
+/* What a tag says before the version: of which event, and of a show also of which row. */
+struct tag_name {
+    char text[ID_BYTES_MAX + 24];
+};
+
+static struct tag_name
+tag_name(struct slice event, int64_t show_version)
 {
-    snprintf(reply->etag, sizeof(reply->etag), "W/\"%.*s-%s\"", SLICE_ARG(event), version);
+    struct tag_name name;
+
+    if (show_version == 0)
+        snprintf(name.text, sizeof(name.text), "%.*s", SLICE_ARG(event));
+    else
+        snprintf(name.text, sizeof(name.text), "%.*s.%lld", SLICE_ARG(event),
+                 (long long)show_version);
+    return name;
+}
+
+static void
+write_etag(struct tag_name name, const char *version, struct seat_map_reply *reply)
+{
+    snprintf(reply->etag, sizeof(reply->etag), "W/\"%s-%s\"", name.text, version);
 }
 
 /* What this reader has; *version must stay. */
@@ -48,7 +66,8 @@ reader_of_locked(const struct seat_maps *maps, const struct event_map *map,
 {
     struct map_reader nobody = { .has_nothing = true };
 
-    if (request->since.len == 0 || !version_parse(request->since, version))
+    if (request->show_version != 0 || request->since.len == 0 ||
+        !version_parse(request->since, version))
         return nobody;
     if (strcmp(version->boot, maps->boot) == 0) {
         if (version->position < map->state.floor || version->position > map->state.position)
@@ -82,13 +101,13 @@ is_still_true(const struct seat_maps *maps, const struct event_map *map,
               const struct seat_map_request *request, struct seat_map_reply *reply)
 {
     struct slice list = request->if_none_match;
-    char tag[ID_BYTES_MAX + 64];
+    char tag[ID_BYTES_MAX + 96];
     const char *at = list.ptr;
 
     if (list.len == 0)
         return false;
-    snprintf(tag, sizeof(tag), "\"%.*s-%s-%llu", SLICE_ARG(request->event), maps->boot,
-             (unsigned long long)map->state.position);
+    snprintf(tag, sizeof(tag), "\"%s-%s-%llu", tag_name(request->event, request->show_version).text,
+             maps->boot, (unsigned long long)map->state.position);
     snprintf(reply->etag, sizeof(reply->etag), "W/%s\"", tag);
     if (slice_is(list, "*"))
         return true;
@@ -105,47 +124,86 @@ is_still_true(const struct seat_maps *maps, const struct event_map *map,
 
 /* --- the whole map --------------------------------------------------------------- */
 
+static struct map_body *
+body_locked(struct event_map *map, const struct seat_map_request *request)
+{
+    return &map->bodies[request->show_version != 0];
+}
+
 /*
  * Whether a body says of itself what other nodes can tell a difference from, as far as it can: one
  * that was written too soon after a loading is written once more.
  */
 static bool
-body_is_told_locked(const struct seat_maps *maps, const struct event_map *map,
+body_is_told_locked(const struct seat_maps *maps, struct event_map *map,
                     const struct seat_map_request *request)
 {
     bool may_tell = request->feed != NULL || !request->may_render;
 
-    return map->body_is_settled || !may_tell || !map->base.is_known ||
+    return body_locked(map, request)->is_settled || !may_tell || !map->base.is_known ||
            request->now.us < map->base.settled.us || !event_map_is_whole_locked(maps, map);
 }
 
 static bool
-plain_is_ready_locked(const struct seat_maps *maps, const struct event_map *map,
+plain_is_ready_locked(const struct seat_maps *maps, struct event_map *map,
                       const struct seat_map_request *request)
 {
+    const struct map_body *body = body_locked(map, request);
     uint64_t least = request->at_least != 0 ? request->at_least : map->state.position;
 
-    return map->plain != NULL && map->body_position >= least &&
-           body_is_told_locked(maps, map, request);
+    return body->plain != NULL && body->position >= least &&
+           body->show_version >= request->show_version && body_is_told_locked(maps, map, request);
 }
 
 static bool
-body_is_ready_locked(const struct seat_maps *maps, const struct event_map *map,
+body_is_ready_locked(const struct seat_maps *maps, struct event_map *map,
                      const struct seat_map_request *request)
 {
+    const struct map_body *body = body_locked(map, request);
+
     return plain_is_ready_locked(maps, map, request) &&
-           (!request->gzip || map->gzip != NULL || map->plain->len < GZIP_LEAST_BYTES);
+           (!request->gzip || body->gzip != NULL || body->plain->len < GZIP_LEAST_BYTES);
 }
 
 static void
 give_body_locked(struct event_map *map, const struct seat_map_request *request,
                  struct seat_map_reply *reply)
 {
-    bool gzip = request->gzip && map->gzip != NULL;
+    const struct map_body *body = body_locked(map, request);
 
-    reply->gzip = gzip;
-    reply->body = http_body_get(gzip ? map->gzip : map->plain);
-    write_etag(request->event, map->body_version, reply);
+    reply->gzip = request->gzip && body->gzip != NULL;
+    reply->body = http_body_get(reply->gzip ? body->gzip : body->plain);
+    write_etag(tag_name(request->event, body->show_version), body->version, reply);
+}
+
+/* Others wait meanwhile, and nobody begins the next before as much time has passed again. */
+static struct mono_time
+begin_writing_locked(struct event_map *map)
+{
+    map->rendering = true;
+    lock_drop(&map->lock);
+    return mono_now();
+}
+
+static void
+end_writing_locked(struct event_map *map, struct mono_time began)
+{
+    struct mono_time now = mono_now();
+
+    lock_take(&map->lock);
+    map->rendering = false;
+    map->render_due.us = now.us + (now.us - began.us);
+    pthread_cond_broadcast(&map->rendered);
+}
+
+/* Puts what was written in the place of what was there; without memory that stays. */
+static void
+keep_body_locked(struct map_body *body, const struct map_body *written)
+{
+    if (written->plain == NULL)
+        return;
+    map_body_clear(body);
+    *body = *written;
 }
 
 /* Writes the whole map with the lock given up meanwhile. False: no memory. */
@@ -156,48 +214,39 @@ render_locked(const struct seat_maps *maps, struct event_map *map,
     static const struct map_reader nobody = { .has_nothing = true };
     struct map_version version;
     struct snapshot shot;
-    struct http_body *gzip = NULL;
-    char text[VERSION_TEXT_BYTES];
 
     version_locked(maps, map, request, &version);
-    bool is_settled = version.is_told && request->now.us >= map->base.settled.us;
+    struct map_body body = {
+        .position = version.position,
+        .show_version = request->show_version,
+        .is_settled = version.is_told && request->now.us >= map->base.settled.us,
+    };
     if (!snapshot_take(&shot, &map->state, &nobody))
         return false;
-    map->rendering = true;
-    lock_drop(&map->lock);
-
-    version_write(&version, text);
-    struct http_body *plain = render_body(&shot, request->event, text);
-    if (plain != NULL && request->gzip && plain->len >= GZIP_LEAST_BYTES)
-        gzip = render_gzip(plain);
+    struct mono_time began = begin_writing_locked(map);
+    version_write(&version, body.version);
+    body.plain = render_body(&shot, request->event, request->show, body.version);
+    bool wants_gzip = request->gzip && body.plain != NULL && body.plain->len >= GZIP_LEAST_BYTES;
+    if (wants_gzip)
+        body.gzip = render_gzip(body.plain);
     snapshot_fini(&shot);
-
-    lock_take(&map->lock);
-    map->rendering = false;
-    if (plain != NULL) {
-        event_map_keep_body_locked(map, plain, gzip, version.position);
-        memcpy(map->body_version, text, sizeof(text));
-        map->body_is_settled = is_settled;
-    }
-    pthread_cond_broadcast(&map->rendered);
-    return plain != NULL && (gzip != NULL || !request->gzip || plain->len < GZIP_LEAST_BYTES);
+    end_writing_locked(map, began);
+    keep_body_locked(body_locked(map, request), &body);
+    return body.plain != NULL && (body.gzip != NULL || !wants_gzip);
 }
 
 /* A ready body, compressed too: it says the same version. The lock is given up meanwhile. */
 static bool
-compress_locked(struct event_map *map)
+compress_locked(struct event_map *map, struct map_body *body)
 {
-    struct http_body *plain = http_body_get(map->plain);
-
-    map->rendering = true;
-    lock_drop(&map->lock);
+    struct http_body *plain = http_body_get(body->plain);
+    struct mono_time began = begin_writing_locked(map);
     struct http_body *gzip = render_gzip(plain);
-    lock_take(&map->lock);
-    map->rendering = false;
-    pthread_cond_broadcast(&map->rendered);
+
+    end_writing_locked(map, began);
     bool is_compressed = gzip != NULL;
-    if (is_compressed && map->plain == plain)
-        map->gzip = gzip;
+    if (is_compressed && body->plain == plain)
+        body->gzip = gzip;
     else if (is_compressed)
         http_body_put(gzip); /* the map was emptied */
     http_body_put(plain);
@@ -208,11 +257,12 @@ static bool
 write_body_locked(const struct seat_maps *maps, struct event_map *map,
                   const struct seat_map_request *request)
 {
-    return plain_is_ready_locked(maps, map, request) ? compress_locked(map)
-                                                     : render_locked(maps, map, request);
+    return plain_is_ready_locked(maps, map, request)
+               ? compress_locked(map, body_locked(map, request))
+               : render_locked(maps, map, request);
 }
 
-/* The whole map: one thread writes it, those that come meanwhile wait for it. */
+/* The whole map: one thread writes it, those that come meanwhile (or while it rests) wait. */
 static enum seat_map_answer
 whole_locked(const struct seat_maps *maps, struct event_map *map,
              const struct seat_map_request *request, struct seat_map_reply *reply)
@@ -226,8 +276,9 @@ whole_locked(const struct seat_maps *maps, struct event_map *map,
             reply->position = wish.at_least;
             return SEAT_MAP_RENDER;
         }
-        if (map->rendering)
-            lock_wait(&map->lock, &map->rendered, RENDER_WAIT_US);
+        int64_t rest_us = map->render_due.us - mono_now().us;
+        if (map->rendering || rest_us > 0)
+            lock_wait(&map->lock, &map->rendered, map->rendering ? RENDER_WAIT_US : rest_us);
         else if (!write_body_locked(maps, map, &wish) && !body_is_ready_locked(maps, map, &wish))
             return SEAT_MAP_LOAD; /* no memory: the caller gives up after a few of these */
     }
@@ -264,8 +315,8 @@ delta_locked(const struct seat_maps *maps, struct event_map *map, const struct m
         return SEAT_MAP_LOAD;
     lock_drop(&map->lock);
     version_write(&version, text);
-    write_etag(request->event, text, reply);
-    struct http_body *plain = render_body(&shot, request->event, text);
+    write_etag(tag_name(request->event, 0), text, reply);
+    struct http_body *plain = render_body(&shot, request->event, SLICE_EMPTY, text);
     struct http_body *gzip = plain != NULL && request->gzip && plain->len >= GZIP_LEAST_BYTES
                                  ? render_gzip(plain)
                                  : NULL;

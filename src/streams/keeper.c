@@ -237,7 +237,22 @@ keeper_turn_locked(struct streams *streams)
     }
 }
 
-/* Without anybody there it stands still, but for a look at trust now and then. */
+/*
+ * A turn of an event that sells costs a write to each of its streams, so the more there are the
+ * longer it takes. Without anybody there all stands still, but for a look at trust now and then.
+ */
+static long
+turn_us(const struct streams *streams)
+{
+    int64_t us = streams->open * STREAM_SHARE_US;
+
+    if (streams->audiences == NULL)
+        return TIME_US_PER_S;
+    if (us < STREAMS_TURN_US)
+        return STREAMS_TURN_US;
+    return us < STREAMS_TURN_MAX_US ? us : STREAMS_TURN_MAX_US;
+}
+
 void *
 keeper_run(void *context)
 {
@@ -246,8 +261,7 @@ keeper_run(void *context)
     lock_take(&streams->lock);
     while (!streams->is_ending) {
         keeper_turn_locked(streams);
-        lock_wait(&streams->lock, &streams->keeper_cond,
-                  streams->audiences == NULL ? TIME_US_PER_S : STREAMS_TURN_US);
+        lock_wait(&streams->lock, &streams->keeper_cond, turn_us(streams));
     }
     lock_drop(&streams->lock);
     return NULL;

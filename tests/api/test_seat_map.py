@@ -279,9 +279,3 @@ def test_held_until_is_a_time_of_the_contract(client, event):
     client.held(event, "A-1")
     [held] = [entry for entry in client.seats(event).json["seats"] if entry["status"] == "held"]
     assert time_of(held["held_until"])
-
-
-def test_the_map_of_a_show_as_seed_004_asks(client, admin):
-    """The plain map under the path of the contract; shows have no other state."""
-    event = admin.make_event(2, kind="show")
-    assert set(statuses(client.seats(event).json).values()) == {"available"}

@@ -271,6 +271,61 @@ areas_show_what_is_left(void **state)
     cJSON_Delete(map);
 }
 
+static const cJSON *
+floor_of(const cJSON *map)
+{
+    return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(map, "areas"), 0);
+}
+
+/* Its capacity was raised, which nobody has told yet. */
+static void
+an_area_that_took_more_than_fits_is_read_again_and_never_short(void **state)
+{
+    struct house *house = *state;
+    struct seat_map_reply reply;
+    struct seat_map_counts counts;
+    three_seats(house);
+    load_event(house, event);
+    (void)later();
+    change_floor(house, 9, 3, 7);
+    assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &reply),
+                     SEAT_MAP_LOAD);
+    assert_true(seat_maps_count(house->maps, org, event, (struct db_time){ NOW }, &counts));
+    assert_int_equal(counts.available, 3); /* the seats */
+    pg_result_free(&house->areas);
+    house->areas = rows_new(AREA_COLUMNS);
+    rows_add(house->areas, "floor", "Floor", "20", "8", "3", NULL, "6");
+    load_event(house, event);
+    cJSON *map = get(house, NULL);
+    assert_int_equal(number(floor_of(map), "capacity"), 20);
+    assert_int_equal(number(floor_of(map), "held"), 9); /* newer than what was read */
+    assert_int_equal(number(floor_of(map), "available"), 8);
+    cJSON_Delete(map);
+}
+
+/* What was read beside a newer change is older in its counts only. */
+static void
+a_capacity_that_was_read_stands_beside_newer_counts(void **state)
+{
+    struct house *house = *state;
+    three_seats(house);
+    load_event(house, event);
+    cJSON *before = get(house, NULL);
+    pg_result_free(&house->areas);
+    house->areas = rows_new(AREA_COLUMNS);
+    rows_add(house->areas, "floor", "The \"floor\"", "8", "2", "3", NULL, "6");
+    seats_came(house);
+    change_floor(house, 1, 3, 7);
+    load_event(house, event);
+    cJSON *after = get(house, text(before, "version"));
+    assert_string_not_equal(text(after, "version"), text(before, "version"));
+    assert_int_equal(number(floor_of(after), "capacity"), 8);
+    assert_int_equal(number(floor_of(after), "held"), 1);
+    assert_int_equal(number(floor_of(after), "available"), 4);
+    cJSON_Delete(after);
+    cJSON_Delete(before);
+}
+
 /* The read of the first loading may have begun before the change committed. */
 static void
 a_change_during_the_first_loading_is_not_lost(void **state)
@@ -591,6 +646,42 @@ one_body_serves_everybody_until_something_changes(void **state)
     http_body_put(third.body);
 }
 
+/* Its tag too: another row of the event makes another one, of the same seats. */
+static void
+a_show_has_a_body_of_its_own(void **state)
+{
+    struct house *house = *state;
+    struct seat_map_reply first, second, reply;
+    struct seat_map_request wish = { .show_version = 1 };
+    three_seats(house);
+    load_event(house, event);
+    cJSON_Delete(get(house, NULL));
+    assert_int_equal(ask(house, &wish, &reply), SEAT_MAP_RENDER); /* the map's is none of it */
+    wish.may_render = true;
+    wish.show = SLICE_LITERAL("{\"name\":\"Hamlet\"}");
+    assert_int_equal(ask(house, &wish, &first), SEAT_MAP_BODY);
+    struct seat_map_request looped = { .show_version = 1, .if_none_match = slice_of(first.etag) };
+    assert_int_equal(ask(house, &looped, &reply), SEAT_MAP_NOT_MODIFIED);
+    looped.if_none_match = SLICE_EMPTY;
+    assert_int_equal(ask(house, &looped, &reply), SEAT_MAP_BODY);
+    assert_ptr_equal(reply.body, first.body);
+    http_body_put(reply.body);
+    looped.show_version = 2;
+    assert_int_equal(ask(house, &looped, &reply), SEAT_MAP_RENDER);
+    wish.show_version = 2;
+    wish.show = SLICE_LITERAL("{\"name\":\"Macbeth\"}");
+    assert_int_equal(ask(house, &wish, &second), SEAT_MAP_BODY);
+    assert_string_not_equal(second.etag, first.etag);
+    http_body_put(first.body);
+    cJSON *map = parse(&second);
+    assert_string_equal(text(cJSON_GetObjectItemCaseSensitive(map, "show"), "name"), "Macbeth");
+    assert_int_equal(seat_count(map), 3);
+    cJSON_Delete(map);
+    change(house, "A", SEAT_SOLD, 1, 0);
+    looped.show_version = 2;
+    assert_int_equal(ask(house, &looped, &reply), SEAT_MAP_RENDER);
+}
+
 static void
 a_loop_is_sent_away_when_a_body_has_to_be_written(void **state)
 {
@@ -822,6 +913,8 @@ main(void)
         CASE(a_seat_says_all_that_is_known_and_nothing_else),
         CASE(an_event_without_seats_has_an_empty_map),
         CASE(areas_show_what_is_left),
+        CASE(an_area_that_took_more_than_fits_is_read_again_and_never_short),
+        CASE(a_capacity_that_was_read_stands_beside_newer_counts),
         CASE(a_change_during_the_first_loading_is_not_lost),
         CASE(a_seat_that_the_map_does_not_know_asks_for_another_loading),
         CASE(what_was_invalidated_or_distrusted_or_too_old_is_loaded_again),
@@ -839,6 +932,7 @@ main(void)
         CASE(a_hold_in_payment_is_not_over_at_its_end),
         CASE(an_extended_hold_is_held_again),
         CASE(one_body_serves_everybody_until_something_changes),
+        CASE(a_show_has_a_body_of_its_own),
         CASE(a_loop_is_sent_away_when_a_body_has_to_be_written),
         CASE(the_etag_is_good_for_a_304_until_something_changes),
         CASE(gzip_is_the_same_body_compressed_and_small_ones_stay_plain),
