@@ -1,0 +1,16 @@
+-- lock_rows - takes the locks of the seating rows in which seats are asked for, where a policy leaves no
+-- single seat alone: one after the other decides what becomes of a row.
+--
+-- $1 text[] orgs, $2 text[] events, $3 text[] seats
+-- Columns: none that matter. Waits, up to lock_timeout (55P03). In rising order of the keys, so that
+-- nobody waits in a circle. A seat that moves to another row meanwhile changes its event's version,
+-- which hold_seats finds. read_rows comes after it, with a snapshot younger than the wait.
+-- Index: primary key of seats.
+SELECT count(pg_advisory_xact_lock(key))
+FROM (SELECT DISTINCT hashtextextended(
+          (s.org_id || '/' || s.event_id || '/' || s.section || '/' || s."row") COLLATE "C", 7499639) AS key
+      FROM unnest($1::text[], $2::text[], $3::text[]) AS u(org, event, seat)
+      CROSS JOIN LATERAL (
+          SELECT org_id, event_id, section, "row" FROM seats t
+          WHERE t.org_id = u.org AND t.event_id = u.event AND t.seat_id = u.seat OFFSET 0) s
+      ORDER BY key OFFSET 0) seating_rows
