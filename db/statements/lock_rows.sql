@@ -7,10 +7,9 @@
 -- which hold_seats finds. read_rows comes after it, with a snapshot younger than the wait.
 -- Index: primary key of seats.
 SELECT count(pg_advisory_xact_lock(key))
-FROM (SELECT DISTINCT hashtextextended(
-          (s.org_id || '/' || s.event_id || '/' || s.section || '/' || s."row") COLLATE "C", 7499639) AS key
+FROM (SELECT DISTINCT s.key
       FROM unnest($1::text[], $2::text[], $3::text[]) AS u(org, event, seat)
       CROSS JOIN LATERAL (
-          SELECT org_id, event_id, section, "row" FROM seats t
+          SELECT seating_row_key(org_id, event_id, section, "row") AS key FROM seats t
           WHERE t.org_id = u.org AND t.event_id = u.event AND t.seat_id = u.seat OFFSET 0) s
-      ORDER BY key OFFSET 0) seating_rows
+      ORDER BY s.key OFFSET 0) seating_rows

@@ -27,7 +27,9 @@ FROM (SELECT DISTINCT line, org, event, section, "row" FROM asked) l
 CROSS JOIN clk
 CROSS JOIN LATERAL (
     SELECT * FROM seats t
-    WHERE t.org_id = l.org AND t.event_id = l.event AND t.section = l.section AND t."row" = l."row" OFFSET 0) s
+    WHERE seating_row_key(t.org_id, t.event_id, t.section, t."row") = seating_row_key(l.org, l.event, l.section, l."row")
+    OFFSET 0) s
+WHERE s.org_id = l.org AND s.event_id = l.event AND s.section = l.section AND s."row" = l."row"
 UNION ALL
 SELECT line, pos, seat COLLATE "C", NULL, NULL, NULL, NULL, NULL FROM asked
 ORDER BY line, pos NULLS FIRST, seat

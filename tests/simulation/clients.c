@@ -584,7 +584,8 @@ ask_until_known(const struct request *first, struct sim_node *node)
     }
 }
 
-/* Some requests at once: the same twice, or different ones; some of them by way of another node. */
+/* Some requests at once: the same twice, or different ones, also of others; some of them by way of
+ * another node. */
 static void
 click(const char *user, struct sim_node *node)
 {
@@ -597,7 +598,7 @@ click(const char *user, struct sim_node *node)
         else if (known_count > 0 && chance_one_in(2))
             requests[i] = change_hold(user);
         else
-            requests[i] = want_seats(user);
+            requests[i] = want_seats(i > 0 ? user_names[chance_below(USERS)] : user);
         hand_in(requests[i], choose_node(node));
     }
     for (int i = 0; i < count; i++)
