@@ -67,7 +67,7 @@ hold_columns_add(struct pg_array **c, const struct op *op, int ord, struct slice
 }
 
 /*
- * True if no op before ops[at] names this seat. Claims keep ops apart; only those with an
+ * True if no op before ops[at] is to get this seat. Claims keep ops apart; only those with an
  * Idempotency-Key may come without one.
  */
 static bool
@@ -76,8 +76,8 @@ is_first(const struct batch *batch, int at, struct slice seat)
     const struct op *op = batch->ops[at];
     for (int i = 0; op->keyed && i < at; i++) {
         const struct op *other = batch->ops[i];
-        if (other->kind != OP_HOLD || !slice_equal(other->event, op->event) ||
-            !slice_equal(other->org, op->org))
+        if (other->kind != OP_HOLD || other->gap != OP_GAP_GOOD ||
+            !slice_equal(other->event, op->event) || !slice_equal(other->org, op->org))
             continue;
         for (int s = 0; s < other->seat_count; s++)
             if (slice_equal(other->seats[s].id, seat))
