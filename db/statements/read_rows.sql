@@ -5,7 +5,7 @@
 -- for at this place, from 1), seat; of a seat of the row also number, aisle (nobody sits next to
 -- it behind it), state, usr and hold (whose it is; of a held seat).
 -- state: free (also when a hold on it is over) | held | taken (sold, or blocked) | removed
--- By line; the seats of a row by their ids, then what was asked for. Seats that there are not have no row.
+-- By line; the seats of a row in no order, then what was asked for. Seats that there are not have no row.
 -- lock_rows comes before it. Indexes: primary key of seats; seats_row.
 -- OFFSET 0 keeps a look-up where it is written: by its key, or by its row.
 WITH asked AS MATERIALIZED (
@@ -31,5 +31,5 @@ CROSS JOIN LATERAL (
     OFFSET 0) s
 WHERE s.org_id = l.org AND s.event_id = l.event AND s.section = l.section AND s."row" = l."row"
 UNION ALL
-SELECT line, pos, seat COLLATE "C", NULL, NULL, NULL, NULL, NULL FROM asked
-ORDER BY line, pos NULLS FIRST, seat
+SELECT line, pos, seat, NULL, NULL, NULL, NULL, NULL FROM asked
+ORDER BY line, pos NULLS FIRST

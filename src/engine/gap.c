@@ -11,7 +11,6 @@
 #include "engine_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "holdfast/seating.h"
 
@@ -26,7 +25,7 @@ struct gap_seat {
 
 /* A seating row. */
 struct gap_line {
-    int first, count; /* its seats, by their ids */
+    int first, count; /* its seats, as they came */
     int row;          /* of the first one in the result */
     int places;       /* without the removed ones */
     bool touched;     /* an op before has got seats in it */
@@ -125,26 +124,12 @@ state_of(struct slice word)
 }
 
 static struct gap_seat *
-find_seat(const struct gaps *gaps, int line, struct slice id)
+find_seat(const struct gaps *gaps, const struct gap_line *line, struct slice id)
 {
-    struct gap_seat *seats = gaps->seats + gaps->lines[line].first;
-    int from = 0, to = gaps->lines[line].count;
-
-    while (from < to) {
-        int middle = (from + to) / 2;
-        struct slice other = seats[middle].id;
-        size_t least = id.len < other.len ? id.len : other.len;
-        int order = memcmp(id.ptr, other.ptr, least);
-        if (order == 0)
-            order = (id.len > other.len) - (id.len < other.len);
-        if (order == 0)
-            return &seats[middle];
-        if (order < 0)
-            to = middle;
-        else
-            from = middle + 1;
-    }
-    return NULL;
+    for (int i = 0; i < line->count; i++)
+        if (slice_equal(gaps->seats[line->first + i].id, id))
+            return &gaps->seats[line->first + i];
+    return NULL; /* never: each is one of its row */
 }
 
 static void
@@ -155,7 +140,7 @@ take_row(struct gaps *gaps, int row)
     struct slice id = pg_get_text(rows, row, RR_SEAT);
 
     if (!pg_is_null(rows, row, RR_POS)) {
-        gaps->asked[pg_get_int(rows, row, RR_POS) - 1] = find_seat(gaps, line, id);
+        gaps->asked[pg_get_int(rows, row, RR_POS) - 1] = find_seat(gaps, &gaps->lines[line], id);
         return;
     }
     if (line == gaps->line_count)

@@ -4,7 +4,6 @@
  * enums (engine_internal.h). The two that change seats have files of their own.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "engine_internal.h"
 #include "sim.h"
@@ -255,25 +254,14 @@ row_seat(const struct tx *tx, struct pg_result *rows, int line, int seat)
     rows_uuid(rows, RR_HOLD, &state->hold);
 }
 
-static int
-compare_ids(const void *a, const void *b)
-{
-    return strcmp(store.seats[*(const int *)a].id, store.seats[*(const int *)b].id);
-}
-
-/* Line `number` of the answer: the seats of the row by their ids, then those asked for. */
+/* Line `number` of the answer: the seats of the row, then those asked for. */
 static void
 row_lines(const struct tx *tx, const struct call *call, struct pg_result *rows, int line,
           int number)
 {
-    int seats[SEATS_MAX], count = 0;
-
-    for (int i = 0; i < store.seat_count; i++)
+    for (int i = store.seat_count - 1; i >= 0; i--)
         if (store.seats[i].line == line)
-            seats[count++] = i;
-    qsort(seats, (size_t)count, sizeof(seats[0]), compare_ids);
-    for (int i = 0; i < count; i++)
-        row_seat(tx, rows, number, seats[i]);
+            row_seat(tx, rows, number, i);
     for (int i = 0; i < call->params[2].count; i++) {
         int seat = store_find_seat(call_text(call, 2, i));
         if (seat < 0 || store.seats[seat].line != line)
