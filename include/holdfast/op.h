@@ -158,6 +158,14 @@ struct checkout_view {
 
 enum op_tier { TIER_HOT, TIER_REDIS, TIER_POSTGRES };
 
+/* Its choice of seats against the rule of the single seat, where the policy has it (gap.c). */
+enum op_gap {
+    OP_GAP_GOOD,    /* or there is no such rule: its seats may be taken */
+    OP_GAP_REFUSED, /* the rule refuses it, unless anything else does */
+    OP_GAP_OWN,     /* the user has some of them: all, or a hold of theirs is to grow */
+    OP_GAP_LOOKED   /* not all of them are free: not judged, and nothing is taken */
+};
+
 /* What the engine does with an op after a transaction. */
 enum op_fate {
     FATE_ANSWER, /* the result stands */
@@ -221,6 +229,8 @@ struct op {
     struct hold_view *hold;         /* NULL when there is none to show */
     struct checkout_view *checkout; /* the same, of OP_CHECKOUT_* and OP_PAY* */
     int32_t retry_after_s;          /* 0: none */
+    int gap_count;                  /* HF_SINGLE_SEAT_GAP: the seats that would be left alone */
+    struct slice *gap_seats;        /* in the arena */
     char detail[OP_DETAIL_BYTES];   /* a sentence, or empty */
     const char *field;              /* the field that is wrong; static text, or NULL */
 
@@ -234,6 +244,7 @@ struct op {
     int *claim_order; /* indices of seats in the hot table's total order */
     uint64_t user_hash;
     enum op_fate fate;
+    enum op_gap gap;
     bool solo;         /* needs a transaction of its own */
     bool may_have_run; /* an outcome was lost, it committed: run it as a repeat */
     bool finished;     /* finish was called (an op with a key: before its commit) */

@@ -185,6 +185,22 @@ refused_areas(struct arena *arena, const struct op *op, int *count)
     return areas;
 }
 
+/* The seats that the choice would leave alone, none of which it names. */
+static struct seat_error *
+lonely_seats(struct arena *arena, const struct op *op, int *count)
+{
+    struct seat_error *seats =
+        op->gap_count > 0 ? arena_alloc(arena, (size_t)op->gap_count * sizeof(*seats)) : NULL;
+
+    *count = seats != NULL ? op->gap_count : 0;
+    for (int i = 0; i < *count; i++)
+        seats[i] = (struct seat_error){ op->gap_seats[i], HF_SINGLE_SEAT_GAP };
+    return seats;
+}
+
+#define GAP_ADVICE                                                                                 \
+    "Take what would be left alone as well, or leave two or more free seats side by side."
+
 void
 op_write_refusal(struct api_call *call, const struct op *op)
 {
@@ -195,7 +211,12 @@ op_write_refusal(struct api_call *call, const struct op *op)
     };
     struct field_error error = { SLICE_EMPTY, status_text(op->status), 0 };
 
-    problem.seats = refused_seats(&call->arena, op, &problem.seat_count);
+    if (op->status == HF_SINGLE_SEAT_GAP) {
+        problem.detail = GAP_ADVICE;
+        problem.seats = lonely_seats(&call->arena, op, &problem.seat_count);
+    } else {
+        problem.seats = refused_seats(&call->arena, op, &problem.seat_count);
+    }
     problem.areas = refused_areas(&call->arena, op, &problem.area_count);
     if (op->field != NULL) {
         error.field = slice_of(op->field);

@@ -4,7 +4,8 @@
  * The statements go out as one pipeline: BEGIN, batch id, locks that are waited for
  * (users, holds, areas), areas, seats, changes, COMMIT, one Sync. Each op succeeds or
  * fails alone by the verdicts of the statements; only an error of a whole statement
- * concerns all, and then the batch is halved until the culprit stands alone.
+ * concerns all, and then the batch is halved until the culprit stands alone. Where a policy
+ * leaves no single seat alone, the seating rows are locked and read on the way (gap.c).
  */
 #include "engine_internal.h"
 
@@ -51,7 +52,7 @@ send_lock_keys(struct batch *batch, int64_t *users, int user_count, int64_t *hol
     pg_tx_send(batch->worker->pg, STATEMENT_LOCK_KEYS, &params);
 }
 
-/* True if the batch waits for locks of users or holds; the keys of its ops. */
+/* The locks of users and holds, of which there may be none. */
 static void
 send_locks(struct batch *batch)
 {
@@ -66,15 +67,7 @@ send_locks(struct batch *batch)
             holds[hold_count++] = hold_lock_key(&op->hold_id);
     }
     send_lock_keys(batch, users, user_count, holds, hold_count);
-}
-
-static bool
-batch_locks_keys(const struct batch *batch)
-{
-    for (int i = 0; i < batch->count; i++)
-        if (op_needs_user_lock(batch->ops[i]) || op_is_change(batch->ops[i]))
-            return true;
-    return false;
+    batch->due += user_count + hold_count > 0;
 }
 
 static bool
@@ -151,13 +144,31 @@ send_views(struct batch *batch)
     send_read_holds(batch, orgs, holds, count);
 }
 
-static void
+/* The seating rows of what is to be taken, and how each op stands with the rule. */
+static bool
+decide_gaps(struct batch *batch)
+{
+    batch->rows.gaps = gaps_new(batch->count);
+    for (int i = 0; i < batch->count; i++) {
+        struct op *op = batch->ops[i];
+        if (op_has_gap_rule(op))
+            gaps_add(batch->rows.gaps, op, op->user, NULL, op->seat_count);
+    }
+    return gaps_decide(batch);
+}
+
+/* False: the transaction has failed. */
+static bool
 send_statements(struct batch *batch)
 {
     bool changes = batch_has(batch, op_is_change), areas = batch_has(batch, op_is_area_hold);
     send_locks(batch);
-    if (changes || areas)
+    if (changes || areas) {
         send_lock_areas(batch);
+        batch->due++;
+    }
+    if (batch_has(batch, op_has_gap_rule) && !decide_gaps(batch))
+        return false;
     if (areas) {
         send_reclaim_areas(batch);
         send_hold_areas(batch, NULL, NULL, 0);
@@ -168,6 +179,7 @@ send_statements(struct batch *batch)
         send_change_holds(batch);
         send_views(batch);
     }
+    return true;
 }
 
 /* --- reading ------------------------------------------------------------------- */
@@ -189,13 +201,20 @@ skip_next(struct batch *batch)
     return more;
 }
 
+bool
+batch_skip_due(struct batch *batch)
+{
+    for (; batch->due > 0; batch->due--)
+        if (!skip_next(batch))
+            return false;
+    return true;
+}
+
 static bool
 read_results(struct batch *batch)
 {
     bool changes = batch_has(batch, op_is_change), areas = batch_has(batch, op_is_area_hold);
-    if (batch_locks_keys(batch) && !skip_next(batch))
-        return false;
-    if ((changes || areas) && !skip_next(batch))
+    if (!batch_skip_due(batch))
         return false;
     if (areas &&
         (!batch_next(batch, &batch->rows.reclaimed) || !batch_next(batch, &batch->rows.areas)))
@@ -215,6 +234,7 @@ batch_rows_free(struct batch_rows *rows)
     pg_result_free(&rows->changes);
     pg_result_free(&rows->views);
     pg_result_free(&rows->shown);
+    gaps_free(&rows->gaps);
 }
 
 static void
@@ -489,6 +509,8 @@ void
 batch_begin(struct batch *batch)
 {
     batch->id = uuid_v7_new();
+    batch->due = 0;
+    batch->fallen = false;
     batch->began = mono_now();
     atomic_store(&batch->worker->transacting.since_us, batch->began.us);
     batch->deadline = ops_store_deadline(batch->worker->engine, batch->ops, batch->count);
@@ -497,27 +519,25 @@ batch_begin(struct batch *batch)
     pg_tx_begin(batch->worker->pg, &batch->id, batch->deadline);
 }
 
-/* Ops with keys: their answers go into the same transaction, so verdicts come before the commit. */
+/*
+ * What must be known before the commit: the answers of ops with keys, which go into the same
+ * transaction; and that verdicts of the rule that rest on one another stand. ok: it has gone well.
+ */
 static enum pg_outcome
-transact_keyed(struct batch *batch)
+judge_and_commit(struct batch *batch, bool ok)
 {
     struct pg *pg = batch->worker->pg;
-    batch_begin(batch);
-    bool ok = keys_claim(batch);
-    if (ok && batch->count == 0) {
-        pg_tx_rollback(pg);
-        return pg_tx_end(pg);
-    }
     if (ok) {
-        send_statements(batch);
         pg_tx_flush(pg);
         ok = read_results(batch);
     }
-    if (ok) {
+    batch->fallen =
+        ok && gaps_are_shared(batch->rows.gaps) && !gaps_hold(batch->rows.gaps, batch->rows.seats);
+    if (ok && !batch->fallen) {
         judge(batch);
-        ok = show_within(batch) && keys_store(batch);
+        ok = !batch->ops[0]->keyed || (show_within(batch) && keys_store(batch));
     }
-    if (ok)
+    if (ok && !batch->fallen)
         pg_tx_commit(pg);
     else
         pg_tx_rollback(pg);
@@ -525,11 +545,25 @@ transact_keyed(struct batch *batch)
 }
 
 static enum pg_outcome
+transact_keyed(struct batch *batch)
+{
+    batch_begin(batch);
+    bool ok = keys_claim(batch);
+    if (ok && batch->count == 0) {
+        pg_tx_rollback(batch->worker->pg);
+        return pg_tx_end(batch->worker->pg);
+    }
+    return judge_and_commit(batch, ok && send_statements(batch));
+}
+
+static enum pg_outcome
 transact(struct batch *batch)
 {
     struct pg *pg = batch->worker->pg;
     batch_begin(batch);
-    send_statements(batch);
+    bool ok = send_statements(batch);
+    if (!ok || gaps_are_shared(batch->rows.gaps))
+        return judge_and_commit(batch, ok);
     pg_tx_commit(pg);
     bool complete = read_results(batch);
     enum pg_outcome outcome = pg_tx_end(pg);
@@ -622,7 +656,10 @@ batch_end(struct batch *batch, enum pg_outcome outcome)
 {
     switch (outcome) {
     case PG_DONE:
-        batch_settle(batch);
+        if (batch->fallen)
+            batch_split(batch); /* until no verdict rests on another one */
+        else
+            batch_settle(batch);
         return;
     case PG_DATA_ERROR:
     case PG_BUG:

@@ -11,6 +11,7 @@
  *   prepare.c     deadlines and policies, before a transaction begins
  *   batch.c       one transaction for many ops, and what its outcome means
  *   op_hold.c     hold_seats: parameters and verdicts
+ *   gap.c         the rule of the single seat, over the seating rows that seats are taken of
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
@@ -105,9 +106,12 @@ struct worker {
     bool change_lost; /* no memory for one */
 };
 
+struct gaps; /* gap.c */
+
 /* The results of one transaction's statements; those not sent are NULL. */
 struct batch_rows {
     struct pg_result *reclaimed, *areas, *seats, *changes, *views, *shown;
+    struct gaps *gaps; /* NULL: no policy has the rule */
 };
 
 struct batch {
@@ -116,7 +120,10 @@ struct batch {
     int count;
     struct uuid id;
     struct mono_time began, deadline;
-    bool torn; /* ops have left since the rows were read: these fit no more */
+    int due;     /* results to come that say nothing: of locks */
+    bool torn;   /* ops have left since the rows were read: these fit no more */
+    bool fallen; /* rolled back: verdicts of the rule of the single seat rested on seats that were
+                    not taken */
     struct batch_rows rows;
 };
 
@@ -241,6 +248,8 @@ HF_MUST_CHECK bool batch_has_time(struct batch *batch);
 void batch_begin(struct batch *batch);
 /* Reads the next statement's rows into *slot. False: the transaction has failed. */
 HF_MUST_CHECK bool batch_next(struct batch *batch, struct pg_result **slot);
+/* Reads the results that are due, and say nothing. */
+HF_MUST_CHECK bool batch_skip_due(struct batch *batch);
 void batch_rows_free(struct batch_rows *rows);
 /* After a transaction that is known to have ended well: settle, answer, put back. */
 void batch_settle(struct batch *batch);
@@ -333,6 +342,30 @@ void send_solo_change(struct batch *batch, const struct op *op, const char *word
 void judge_changes(struct batch *batch);
 /* Sets op->status and the like from the word that a statement gave. */
 void op_judge_word(struct op *op, struct slice word);
+
+/* --- gap.c ------------------------------------------------------------------------- */
+
+/* True if it takes seats where the policy leaves no single one alone. */
+bool op_has_gap_rule(const struct op *op);
+/* NULL: no memory; then nobody's choice is judged, nor taken. */
+struct gaps *gaps_new(int choices_max);
+void gaps_free(struct gaps **gaps);
+/* The seats of the op, or `only` those, are to be user's. gaps may be NULL. */
+void gaps_add(struct gaps *gaps, struct op *op, struct slice user, const int *only, int count);
+/* The choice that was added last gives these holds up. */
+void gaps_replace(struct gaps *gaps, const struct uuid *holds, int count);
+/*
+ * Locks and reads the seating rows of all choices in batch->rows.gaps, and judges each: op->gap.
+ * After the locks of users, holds and areas, before those of seats. False: the transaction failed.
+ */
+HF_MUST_CHECK bool gaps_decide(struct batch *batch);
+/* The two halves of it. Takes the rows of read_rows. */
+void gaps_read(struct gaps *gaps, struct pg_result **rows);
+void gaps_judge(struct gaps *gaps);
+/* True if a verdict rests on seats that another op of the batch was to get. gaps may be NULL. */
+bool gaps_are_shared(const struct gaps *gaps);
+/* True if all verdicts are the same with only those seats counted that hold_seats did give. */
+HF_MUST_CHECK bool gaps_hold(struct gaps *gaps, const struct pg_result *seats);
 
 /* --- solo.c ------------------------------------------------------------------------ */
 

@@ -2,9 +2,10 @@
  * op_hold.c - taking seats: what goes to hold_seats, and what its rows mean.
  *
  * A hold is granted when all its rows say so. Else the first reason in the order of the
- * API counts: event, unknown seats, limits, then what is taken. Seats that the user has
- * already are no reason: all of them are his -> his hold is the answer; some -> the
- * free ones are added to it, in a transaction of its own (solo.c).
+ * API counts: event, unknown seats, limits, then what is taken, and last a single seat that would
+ * be left alone: such an op was only looked at, and hears "locked" of each seat. Seats that the
+ * user has already are no reason: all of them are his -> his hold is the answer; some -> the free
+ * ones are added to it, in a transaction of its own (solo.c).
  */
 #include "engine_internal.h"
 
@@ -66,7 +67,7 @@ hold_columns_add(struct pg_array **c, const struct op *op, int ord, struct slice
 }
 
 /*
- * True if no op before ops[at] names this seat. Claims keep ops apart; only those with an
+ * True if no op before ops[at] is to get this seat. Claims keep ops apart; only those with an
  * Idempotency-Key may come without one.
  */
 static bool
@@ -75,8 +76,8 @@ is_first(const struct batch *batch, int at, struct slice seat)
     const struct op *op = batch->ops[at];
     for (int i = 0; op->keyed && i < at; i++) {
         const struct op *other = batch->ops[i];
-        if (other->kind != OP_HOLD || !slice_equal(other->event, op->event) ||
-            !slice_equal(other->org, op->org))
+        if (other->kind != OP_HOLD || other->gap != OP_GAP_GOOD ||
+            !slice_equal(other->event, op->event) || !slice_equal(other->org, op->org))
             continue;
         for (int s = 0; s < other->seat_count; s++)
             if (slice_equal(other->seats[s].id, seat))
@@ -106,7 +107,7 @@ send_hold_seats(struct batch *batch, const struct hold_growth *growth, int *only
         for (int s = 0; s < (only ? only_count : op->seat_count); s++) {
             struct slice seat = op->seats[only ? only[s] : s].id;
             hold_columns_add(columns, op, i, seat, line++, growth);
-            pg_array_bool(first, is_first(batch, i, seat));
+            pg_array_bool(first, op->gap == OP_GAP_GOOD && is_first(batch, i, seat));
             worker_array_text(ip, op->client_ip);
             row++;
         }
@@ -185,7 +186,7 @@ judge_own(struct op *op, const struct pg_result *rows, int count, const struct f
         op->grow = false;
         return;
     }
-    if (found->locked > 0) {
+    if (found->locked > 0 && op->gap != OP_GAP_OWN) {
         op->fate = FATE_LATER;
         op->status = HF_SEAT_CONTENDED;
         return;
@@ -217,7 +218,8 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
         enum hf_status code = code_of_row(rows, row, &found);
         struct op_seat *seat = op_row_seat(op, row);
         found.taken += pg_get_bool(rows, row, HS_TAKEN);
-        seat->code = code;
+        /* Of what was only looked at nobody can say that it is locked. */
+        seat->code = code == HF_SEAT_CONTENDED && op->gap != OP_GAP_GOOD ? HF_OK : code;
         /* Only a growing pass leaves out what was found before. */
         seat->own = slice_is(pg_get_text(rows, row, HS_CODE), "own") || (op->grow && seat->own);
     }
@@ -242,6 +244,8 @@ judge_seats_of(struct op *op, const struct pg_result *rows)
         op->status = code_of_row(rows, found.refused_first, &ignored);
     } else if (found.own > 0) {
         judge_own(op, rows, end - first, &found);
+    } else if (found.locked > 0 && op->gap == OP_GAP_REFUSED) {
+        op->status = HF_SINGLE_SEAT_GAP;
     } else if (found.locked > 0) {
         op->status = HF_SEAT_CONTENDED;
         op->retry_after_s = 1;

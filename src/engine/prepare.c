@@ -260,6 +260,7 @@ measure_wait(struct op *op, struct mono_time now)
 static bool
 fits(struct op *op, int count, struct key_set *users, struct key_set *keys)
 {
+    op->gap = OP_GAP_GOOD; /* the policy may have had the rule, and not any more */
     if (op->kind == OP_HOLD && (op->grow || op->info.policy.one_hold_per_user))
         op->solo = true;
     if (op->solo && count > 1)

@@ -146,7 +146,7 @@ solo_run_change(struct solo *solo)
 {
     struct op *op = solo->op;
     struct uuid hold = op->kind == OP_PATCH ? op->hold_id : op->grow_hold;
-    int resize_count = 0, locks;
+    int resize_count = 0;
     int *resize = arena_alloc(&op->arena, (size_t)(op->area_count + 1) * sizeof(int));
     bool counts = op->info.policy.max_seats_per_user > 0 || op->area_count > 0 ||
                   op->info.policy.one_hold_per_user;
@@ -154,10 +154,10 @@ solo_run_change(struct solo *solo)
     if (resize == NULL)
         return false;
     solo->result_hold = hold;
-    locks = solo_send_locks(solo, counts ? solo->before->user : SLICE_EMPTY, &hold);
+    solo_send_locks(solo, counts ? solo->before->user : SLICE_EMPTY, &hold);
     pg_tx_flush(solo->batch.worker->pg);
     struct slice owner = solo->before->user;
-    if (!solo_skip(solo, locks) || !solo_read_locked(solo, &hold))
+    if (!batch_skip_due(&solo->batch) || !solo_read_locked(solo, &hold))
         return false;
     op->status = hold_may_change(solo);
     op->fate = FATE_ANSWER;
@@ -176,6 +176,7 @@ solo_run_change(struct solo *solo)
         return true;
     }
     return plan_growth(solo, resize, &resize_count) &&
+           solo_decide_gap(solo, solo->before->user, NULL, 0) &&
            send_and_judge_growth(solo, resize, resize_count);
 }
 

@@ -14,11 +14,13 @@ solo_run_mixed(struct solo *solo)
     solo->result_hold = op->hold_id;
     if (!solo_take_all(solo))
         return false;
-    int locks = solo_send_locks(solo, op->user, NULL);
+    solo_send_locks(solo, op->user, NULL);
+    if (!solo_decide_gap(solo, op->user, NULL, 0))
+        return false;
     solo_send_count(solo, op->user);
     solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
-    if (!solo_skip(solo, locks) || !batch_next(&solo->batch, &solo->units) ||
+    if (!batch_skip_due(&solo->batch) || !batch_next(&solo->batch, &solo->units) ||
         !solo_read_takes(solo))
         return false;
     solo_judge_takes(solo, HF_CREATED);
@@ -59,13 +61,14 @@ lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX])
     int64_t user = user_lock_key(op->org, op->user);
 
     send_lock_keys(&solo->batch, &user, 1, NULL, 0);
+    solo->batch.due++;
     pg_params_init(&params);
     pg_param_text(&params, op->org);
     pg_param_text(&params, op->event);
     pg_param_text(&params, op->user);
     pg_tx_send(solo->batch.worker->pg, STATEMENT_LOCK_USER_HOLDS, &params);
     pg_tx_flush(solo->batch.worker->pg);
-    if (!solo_skip(solo, 1) || !batch_next(&solo->batch, &rows))
+    if (!batch_skip_due(&solo->batch) || !batch_next(&solo->batch, &rows))
         return -1;
     int count = pg_rows(rows) < SOLO_HOLDS_MAX ? pg_rows(rows) : SOLO_HOLDS_MAX;
     for (int i = 0; i < count; i++)
@@ -99,12 +102,15 @@ solo_run_replace(struct solo *solo)
         }
     }
     send_lock_areas(&solo->batch);
+    solo->batch.due++;
+    if (!solo_decide_gap(solo, op->user, holds, count))
+        return false;
     if (count > 0)
         send_solo_change(&solo->batch, op, "cancel", holds, count, "replaced");
     solo_send_count(solo, op->user);
     solo_send_takes(solo, NULL);
     pg_tx_flush(solo->batch.worker->pg);
-    if (!solo_skip(solo, 1) ||
+    if (!batch_skip_due(&solo->batch) ||
         (count > 0 && !batch_next(&solo->batch, &solo->batch.rows.changes)) ||
         !batch_next(&solo->batch, &solo->units) || !solo_read_takes(solo))
         return false;

@@ -60,9 +60,13 @@ HF_MUST_CHECK enum pg_outcome solo_read_before(struct solo *solo, const struct u
  */
 HF_MUST_CHECK bool solo_read_locked(struct solo *solo, const struct uuid *hold);
 HF_MUST_CHECK bool solo_skip(struct solo *solo, int results);
-/* Sends the locks of a user (may be empty), of a hold (may be NULL), and of areas. Returns how many
- * results are due. */
-int solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold);
+/* Sends the locks of a user (may be empty), of a hold (may be NULL), and of areas; their results
+ * are due. */
+void solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold);
+/* Before anything is released or taken: may the seats of solo->adds be user's, who gives these
+ * holds up, if none is to be left alone? */
+HF_MUST_CHECK bool solo_decide_gap(struct solo *solo, struct slice user,
+                                   const struct uuid *replaced, int replaced_count);
 void solo_send_count(struct solo *solo, struct slice user);
 /* After solo_send_count's result: what the user would have with solo->planned, against the policy.
  */

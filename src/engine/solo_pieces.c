@@ -16,7 +16,7 @@ rank_of(enum hf_status status)
     for (int i = 0; i < count; i++)
         if (order[i] == status)
             return i;
-    return count;
+    return status == HF_SINGLE_SEAT_GAP ? count + 1 : count;
 }
 
 bool
@@ -107,20 +107,16 @@ solo_read_locked(struct solo *solo, const struct uuid *hold)
     return true;
 }
 
-static bool
-skip_result(struct solo *solo)
+bool
+solo_skip(struct solo *solo, int count)
 {
-    struct pg_result *ignored = NULL;
-    bool ok = batch_next(&solo->batch, &ignored);
-    pg_result_free(&ignored);
-    return ok;
+    solo->batch.due += count;
+    return batch_skip_due(&solo->batch);
 }
 
 /* --- locks ------------------------------------------------------------------------------ */
 
-/* Sends the locks of a user (may be empty) and a hold (may be NULL), then those of areas. Returns
- * how many results are due. */
-int
+void
 solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold)
 {
     int64_t users[1], holds[1];
@@ -131,16 +127,21 @@ solo_send_locks(struct solo *solo, struct slice user, const struct uuid *hold)
         holds[hold_count++] = hold_lock_key(hold);
     send_lock_keys(&solo->batch, users, user_count, holds, hold_count);
     send_lock_areas(&solo->batch);
-    return (user_count + hold_count > 0) + 1;
+    solo->batch.due += (user_count + hold_count > 0) + 1;
 }
 
 bool
-solo_skip(struct solo *solo, int count)
+solo_decide_gap(struct solo *solo, struct slice user, const struct uuid *replaced,
+                int replaced_count)
 {
-    for (int i = 0; i < count; i++)
-        if (!skip_result(solo))
-            return false;
-    return true;
+    struct op *op = solo->op;
+    op->gap = OP_GAP_GOOD;
+    if (!op->info.policy.no_single_seat_gap || solo->add_count == 0)
+        return true;
+    solo->batch.rows.gaps = gaps_new(1);
+    gaps_add(solo->batch.rows.gaps, op, user, solo->adds, solo->add_count);
+    gaps_replace(solo->batch.rows.gaps, replaced, replaced_count);
+    return gaps_decide(&solo->batch);
 }
 
 /* --- limits of the whole --------------------------------------------------------------- */

@@ -152,6 +152,8 @@ event_main(void *argument)
     while (!over) {
         fiber_sleep(chance_between(1 * S, 4 * S));
         store.event_version++;
+        if (chance_one_in(3))
+            store.policy.no_single_seat_gap = !store.policy.no_single_seat_gap;
         if (chance_one_in(3) && !over)
             store.event_status = store.event_status == EVENT_ON_SALE ? EVENT_CLOSED : EVENT_ON_SALE;
         trace("event: v%d %s", (int)store.event_version, event_status_word(store.event_status));

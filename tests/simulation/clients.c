@@ -145,6 +145,7 @@ count_answer(const struct request *request)
 {
     const struct op *op = &request->op;
 
+    client_counts.lonely += op->status == HF_SINGLE_SEAT_GAP;
     if (op->status == HF_CREATED)
         client_counts.created++;
     else if (op->status == HF_OK)
@@ -583,7 +584,8 @@ ask_until_known(const struct request *first, struct sim_node *node)
     }
 }
 
-/* Some requests at once: the same twice, or different ones; some of them by way of another node. */
+/* Some requests at once: the same twice, or different ones, also of others; some of them by way of
+ * another node. */
 static void
 click(const char *user, struct sim_node *node)
 {
@@ -596,7 +598,7 @@ click(const char *user, struct sim_node *node)
         else if (known_count > 0 && chance_one_in(2))
             requests[i] = change_hold(user);
         else
-            requests[i] = want_seats(user);
+            requests[i] = want_seats(i > 0 ? user_names[chance_below(USERS)] : user);
         hand_in(requests[i], choose_node(node));
     }
     for (int i = 0; i < count; i++)
@@ -642,6 +644,18 @@ clients_alive(void)
     return alive;
 }
 
+/* While all rests: would one more seat leave a single one alone? */
+static bool
+would_leave_gap(const char *user, int seat)
+{
+    struct house_state house = { .at = store_now() };
+    struct house_choice choice = { .user = user, .taken = 1U << seat };
+
+    for (int i = 0; i < store.seat_count; i++)
+        house.seats[i] = store.seats[i].is;
+    return store.policy.no_single_seat_gap && leaves_gap(&house, &choice);
+}
+
 void
 clients_take_all(void)
 {
@@ -658,7 +672,8 @@ clients_take_all(void)
         hand_in(request, choose_node(NULL));
         await(request);
         bool limited = store.policy.one_hold_per_user || request->heard == HF_USER_LIMIT;
-        if (request->heard != HF_CREATED && !limited)
+        bool lonely = request->heard == HF_SINGLE_SEAT_GAP && would_leave_gap("eve", seat);
+        if (request->heard != HF_CREATED && !limited && !lonely)
             violation("seat %s stays unsellable: %s", store.seats[seat].id,
                       status_code(request->heard));
         if (request->heard == HF_USER_LIMIT)

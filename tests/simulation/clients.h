@@ -20,8 +20,8 @@ int64_t clients_unanswered(const struct sim_node *node);
 void clients_node_died(const struct sim_node *node);
 /* It answers later. */
 void clients_node_stands_still(const struct sim_node *node);
-/* One after the other takes every seat that is not sold, at any node; each must be granted. In a
- * fiber. */
+/* One after the other takes every seat that is not sold, at any node; each must be granted, unless
+ * it would leave a single seat alone. In a fiber. */
 void clients_take_all(void);
 
 /* What came of all requests, for the sum over the seeds. */
@@ -31,6 +31,7 @@ struct client_counts {
      * change */
     uint64_t refused_trusted, refused_by_news;
     uint64_t checkouts, payments; /* begun */
+    uint64_t lonely;              /* refused: they would have left a single seat alone */
 };
 extern struct client_counts client_counts;
 

@@ -3,7 +3,8 @@
  *
  *   Commits   a seat's version only grows; nobody gets a seat that somebody else holds or has
  *             bought.
- *   Yes       is said only of what is committed, as it is committed, and not of what is over.
+ *   Rows      what is taken where the policy leaves no single seat alone leaves none, unless it
+ * must. Yes       is said only of what is committed, as it is committed, and not of what is over.
  *   No        "taken" and "sold" only of what the store has, or had while memory could still trust
  *             it: the window of known_at.
  *   Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
@@ -94,6 +95,95 @@ oracle_seat_changes(int seat, const struct seat_state *before, const struct seat
         strcmp(before->user, after->user) != 0)
         violation("seat %s is held by %s for another %.3f s and goes to %s", id, before->user,
                   (double)(before->until_us - store_now()) / 1e6, after->user);
+}
+
+/* --- the rule of the single seat: every choice is tried ---------------------------- */
+
+static bool
+bit(unsigned bits, int i)
+{
+    return (bits >> i & 1) != 0;
+}
+
+static bool
+are_neighbours(int left, int right)
+{
+    return left >= 0 && right < store.seat_count &&
+           store.seats[left].line == store.seats[right].line && !store.seats[left].aisle_after;
+}
+
+/* Those that are free, and have no free neighbour. */
+static unsigned
+lonely(unsigned gone)
+{
+    unsigned alone = 0;
+
+    for (int i = 0; i < store.seat_count; i++) {
+        bool left = are_neighbours(i - 1, i) && !bit(gone, i - 1);
+        bool right = are_neighbours(i, i + 1) && !bit(gone, i + 1);
+        if (!bit(gone, i) && !left && !right)
+            alone |= 1U << i;
+    }
+    return alone;
+}
+
+static bool
+is_live(const struct seat_state *state, int64_t now)
+{
+    return state->status == SEAT_HELD && (state->in_payment || state->until_us > now);
+}
+
+/* In one row, of which these are the seats. */
+static bool
+row_has_gap(unsigned row, unsigned taken, unsigned mine, unsigned chosen)
+{
+    unsigned before = lonely(taken | mine) & row;
+
+    if ((lonely(taken | chosen) & row & ~before) == 0)
+        return false;
+    for (unsigned other = row; other != 0; other = (other - 1) & row)
+        if (__builtin_popcount(other) == __builtin_popcount(chosen & row) && (other & taken) == 0 &&
+            (lonely(taken | other) & row & ~before) == 0)
+            return true;
+    return false;
+}
+
+bool
+leaves_gap(const struct house_state *house, const struct house_choice *choice)
+{
+    unsigned taken = 0, mine = 0;
+
+    for (int i = 0; i < store.seat_count; i++) {
+        const struct seat_state *seat = &house->seats[i];
+        bool own = is_live(seat, house->at) && strcmp(seat->user, choice->user) == 0;
+        mine |= own ? 1U << i : 0;
+        if (!own &&
+            (is_live(seat, house->at) || seat->status == SEAT_SOLD || seat->status == SEAT_BLOCKED))
+            taken |= 1U << i;
+    }
+    unsigned chosen = (mine & ~choice->given_up) | choice->taken;
+    for (int line = 0; line <= store.seats[store.seat_count - 1].line; line++) {
+        unsigned row = 0;
+        for (int i = 0; i < store.seat_count; i++)
+            row |= store.seats[i].line == line ? 1U << i : 0;
+        if ((row & choice->taken) != 0 && row_has_gap(row, taken & row, mine & row, chosen & row))
+            return true;
+    }
+    return false;
+}
+
+void
+oracle_choice(struct house_state *house, const struct house_choice *choice)
+{
+    if (leaves_gap(house, choice))
+        violation("%s of %s takes seats %#x and leaves one alone", choice->request, choice->user,
+                  choice->taken);
+    for (int i = 0; i < store.seat_count; i++) {
+        if (!bit(choice->taken, i))
+            continue;
+        house->seats[i] = (struct seat_state){ .status = SEAT_HELD, .until_us = INT64_MAX };
+        store_copy_name(house->seats[i].user, slice_of(choice->user));
+    }
 }
 
 static bool

@@ -14,6 +14,23 @@ void oracle_begin(bool calm);
 
 /* A commit is about to change a seat. */
 void oracle_seat_changes(int seat, const struct seat_state *before, const struct seat_state *after);
+/* The seats of the house at one instant. */
+struct house_state {
+    int64_t at; /* by the database's clock */
+    struct seat_state seats[SEATS_MAX];
+};
+
+/* What a request takes for its user, as bits by seat. */
+struct house_choice {
+    const char *request, *user;
+    unsigned taken, given_up; /* given_up: held by the user before, in the same transaction */
+};
+
+/* Whether it leaves a single seat alone, and needn't. */
+bool leaves_gap(const struct house_state *house, const struct house_choice *choice);
+/* A commit is about to take seats that the rule of the single seat is about. The house is as the
+ * transaction saw it under the locks of the rows, and with what it takes before; then this, too. */
+void oracle_choice(struct house_state *house, const struct house_choice *choice);
 /* A change that the request of this id asked for has been committed. */
 void oracle_request_committed(const char *request);
 

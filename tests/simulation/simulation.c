@@ -56,10 +56,14 @@ draw_store(void)
                                     .max_hold_s = (int32_t)chance_between(4, 8),
                                     .max_seats_per_hold = (int32_t)chance_between(2, 3),
                                     .max_seats_per_user = chance_one_in(4) ? 3 : 0,
-                                    .one_hold_per_user = chance_one_in(6) };
+                                    .one_hold_per_user = chance_one_in(6),
+                                    .no_single_seat_gap = chance_one_in(2) };
     for (int i = 0; i < store.seat_count; i++) {
         struct seat_row *row = &store.seats[i];
         snprintf(row->id, sizeof(row->id), "A%d", i + 1);
+        if (i > 0)
+            row->line = row[-1].line + chance_one_in(5);
+        row->aisle_after = chance_one_in(8);
         row->is.version = 1;
         store.histories[i].pasts = calloc(1, sizeof(struct past));
         store.histories[i].pasts[0] = (struct past){ .state = row->is };
@@ -200,8 +204,9 @@ play(uint64_t seed, bool aloud)
     sim_redis = !chance_one_in(4);
     nodes_configure(nodes, calm);
     oracle_begin(calm);
-    trace("seed %" PRIu64 "%s: %d nodes%s, %d seats, ttl %d s, a user may have %d%s, %d workers",
+    trace("seed %" PRIu64 "%s: %d nodes%s, %d seats%s, ttl %d s, a user may have %d%s, %d workers",
           seed, calm ? " (calm)" : "", nodes, sim_redis ? "" : " without Redis", store.seat_count,
+          store.policy.no_single_seat_gap ? " of which none is left alone" : "",
           (int)store.policy.hold_ttl_s, (int)store.policy.max_seats_per_user,
           store.policy.one_hold_per_user ? " in one hold" : "", (int)sim_config.workers);
     fiber_start("story", GROUP_WORLD, 0, story, NULL);
@@ -334,16 +339,21 @@ say_sum(double seconds)
            " seats of them in trust beside other nodes, %" PRIu64
            " that another one took), %" PRIu64 " refused, %" PRIu64 " unavailable, %" PRIu64
            " outcome unknown, %" PRIu64 " lost with a node; %" PRIu64 " checkouts, %" PRIu64
-           " payments\n",
+           " payments; %" PRIu64 " would have left a seat alone\n",
            played, seconds, failed, sum.asked, sum.created, sum.done, sum.refused_hot,
            sum.refused_trusted, sum.refused_by_news, sum.refused, sum.unavailable, sum.unknown,
-           sum.lost, sum.checkouts, sum.payments);
+           sum.lost, sum.checkouts, sum.payments, sum.lonely);
 }
 
-/* Nodes that never trust each other are never wrong about each other. */
+/* Nodes that never trust each other are never wrong about each other; a rule that refuses nothing
+ * is never broken. */
 static bool
-proves_trust(void)
+proves_something(void)
 {
+    if (sum.lonely == 0) {
+        fprintf(stderr, "no choice would have left a seat alone: nothing is proved\n");
+        return false;
+    }
     if (sum.refused_trusted > 0 && sum.refused_by_news > 0)
         return true;
     fprintf(stderr,
@@ -426,7 +436,7 @@ main(int argc, char **argv)
             good = play_twice(options.from + i);
     } else {
         good = play_many(options.minutes > 0 ? time(NULL) + 60 * options.minutes : 0) &&
-               (played < SEEDS_TELL || proves_trust());
+               (played < SEEDS_TELL || proves_something());
     }
     clock_gettime(CLOCK_MONOTONIC, &ended);
     say_sum((double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) / 1e9);

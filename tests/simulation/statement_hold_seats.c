@@ -124,6 +124,8 @@ take_seat(struct tx *tx, const struct call *call, struct taking *taking, int i, 
     store_copy_name(state->user, call_text(call, HC_USER, i));
     state->until_us = taking->ends_us;
     state->version += 1 + taking->takeover;
+    if (store.policy.no_single_seat_gap && !call_cell(call, HC_VERSION, i)->null)
+        tx_is_ruled(tx);
 
     struct line_row *line = tx_add_line(tx);
     line->hold = hold;

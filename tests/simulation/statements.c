@@ -201,6 +201,95 @@ lock_user_holds(struct tx *tx, const struct call *call, const char **sqlstate)
     return rows;
 }
 
+/* --- seating rows --------------------------------------------------------- */
+
+#define LINE_KEY INT64_C(0x726f770000000000)
+
+static bool
+is_asked_for(const struct call *call, int line)
+{
+    for (int i = 0; i < call->params[2].count; i++) {
+        int seat = store_find_seat(call_text(call, 2, i));
+        if (seat >= 0 && store.seats[seat].line == line)
+            return true;
+    }
+    return false;
+}
+
+static struct pg_result *
+lock_rows(struct tx *tx, const struct call *call, const char **sqlstate)
+{
+    for (int line = 0; line < SEATS_MAX; line++)
+        if (is_asked_for(call, line) && !tx_lock_key(tx, LINE_KEY + line, LOCK_TIMEOUT_US)) {
+            *sqlstate = LOCK_ERROR;
+            return NULL;
+        }
+    return one_number(1);
+}
+
+enum { RR_LINE, RR_POS, RR_SEAT, RR_NUMBER, RR_AISLE, RR_STATE, RR_USER, RR_HOLD, RR_COLUMNS };
+
+static const char *
+word_of_row_seat(const struct seat_state *state)
+{
+    if (state->status == SEAT_REMOVED)
+        return "removed";
+    if (state->status == SEAT_SOLD || state->status == SEAT_BLOCKED)
+        return "taken";
+    return state->status == SEAT_HELD && !seat_is_over(state, store_now()) ? "held" : "free";
+}
+
+static void
+row_seat(const struct tx *tx, struct pg_result *rows, int line, int seat)
+{
+    const struct seat_state *state = tx_sees_seat(tx, seat);
+
+    rows_add(rows);
+    rows_number(rows, RR_LINE, line);
+    rows_text(rows, RR_SEAT, store.seats[seat].id);
+    rows_text(rows, RR_NUMBER, store.seats[seat].id);
+    rows_number(rows, RR_AISLE, store.seats[seat].aisle_after);
+    rows_text(rows, RR_STATE, word_of_row_seat(state));
+    rows_text(rows, RR_USER, state->user);
+    rows_uuid(rows, RR_HOLD, &state->hold);
+}
+
+/* Line `number` of the answer: the seats of the row, then those asked for. */
+static void
+row_lines(const struct tx *tx, const struct call *call, struct pg_result *rows, int line,
+          int number)
+{
+    for (int i = store.seat_count - 1; i >= 0; i--)
+        if (store.seats[i].line == line)
+            row_seat(tx, rows, number, i);
+    for (int i = 0; i < call->params[2].count; i++) {
+        int seat = store_find_seat(call_text(call, 2, i));
+        if (seat < 0 || store.seats[seat].line != line)
+            continue;
+        rows_add(rows);
+        rows_number(rows, RR_LINE, number);
+        rows_number(rows, RR_POS, i + 1);
+        rows_text(rows, RR_SEAT, store.seats[seat].id);
+    }
+}
+
+static struct pg_result *
+read_rows(struct tx *tx, const struct call *call)
+{
+    struct pg_result *rows = rows_new(RR_COLUMNS);
+    int number = 0;
+
+    for (int line = 0; line < SEATS_MAX; line++) {
+        if (!is_asked_for(call, line))
+            continue;
+        if (!tx_has_key(tx, LINE_KEY + line))
+            violation("a seating row is read that isn't locked");
+        row_lines(tx, call, rows, line, ++number);
+    }
+    tx_saw_rows(tx);
+    return rows;
+}
+
 /* --- Idempotency-Keys ----------------------------------------------------- */
 
 static struct pg_result *
@@ -376,6 +465,10 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
         return count_units(tx, call);
     case STATEMENT_LOCK_KEYS:
         return lock_keys(tx, call, sqlstate);
+    case STATEMENT_LOCK_ROWS:
+        return lock_rows(tx, call, sqlstate);
+    case STATEMENT_READ_ROWS:
+        return read_rows(tx, call);
     case STATEMENT_LOCK_USER_HOLDS:
         return lock_user_holds(tx, call, sqlstate);
     case STATEMENT_CLAIM_KEYS:

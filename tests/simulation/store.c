@@ -31,6 +31,7 @@ struct key_lock {
 
 struct write_request {
     int seat;
+    bool ruled;
     char request[NAME_BYTES];
 };
 
@@ -40,6 +41,8 @@ struct tx {
     enum { TX_OPEN, TX_COMMITTED, TX_ABORTED } state;
     struct write_request writes[WRITES_MAX]; /* seats in the order of writing */
     int write_count;
+    bool saw_rows;
+    struct house_state seen; /* when it did */
     struct {
         int seat, past;
     } made[WRITES_MAX]; /* once committed: its entries of the histories */
@@ -134,6 +137,34 @@ tx_was_told(struct tx *tx)
         if (past->told_us == INT64_MAX)
             past->told_us = sim_now_us();
     }
+}
+
+/* What one request takes under the rule, and gave up for it before; where its writes end. */
+static int
+show_choice(struct tx *tx, struct house_state *house, int at)
+{
+    const struct write_request *first = &tx->writes[at];
+    struct house_choice choice = { .request = first->request,
+                                   .user = store.seats[first->seat].next.user };
+
+    for (int i = 0; i < at; i++)
+        if (strcmp(tx->writes[i].request, first->request) == 0)
+            choice.given_up |= 1U << tx->writes[i].seat;
+    for (; at < tx->write_count && strcmp(tx->writes[at].request, first->request) == 0; at++)
+        choice.taken |= 1U << tx->writes[at].seat;
+    if (!tx->saw_rows)
+        violation("%s takes seats and has not looked at their rows", first->request);
+    oracle_choice(house, &choice);
+    return at;
+}
+
+static void
+show_choices(struct tx *tx)
+{
+    struct house_state house = tx->seen;
+
+    for (int i = 0; i < tx->write_count;)
+        i = tx->writes[i].ruled ? show_choice(tx, &house, i) : i + 1;
 }
 
 static void
@@ -232,6 +263,7 @@ void
 tx_commit(struct tx *tx)
 {
     hf_assert(tx->state == TX_OPEN);
+    show_choices(tx);
     apply_seats(tx);
     end_lines(tx, true);
     tx->state = TX_COMMITTED;
@@ -280,6 +312,14 @@ tx_try_key(struct tx *tx, int64_t key)
     lock->next = key_locks;
     key_locks = lock;
     return true;
+}
+
+bool
+tx_has_key(const struct tx *tx, int64_t key)
+{
+    struct key_lock *lock = find_lock(key);
+
+    return lock != NULL && lock->owner == tx;
 }
 
 bool
@@ -366,8 +406,24 @@ tx_write_seat(struct tx *tx, int seat, struct slice request)
         row->next = row->is;
     row->written = true;
     tx->writes[tx->write_count].seat = seat;
+    tx->writes[tx->write_count].ruled = false;
     store_copy_name(tx->writes[tx->write_count++].request, request);
     return &row->next;
+}
+
+void
+tx_is_ruled(struct tx *tx)
+{
+    tx->writes[tx->write_count - 1].ruled = true;
+}
+
+void
+tx_saw_rows(struct tx *tx)
+{
+    tx->saw_rows = true;
+    tx->seen.at = store_now();
+    for (int i = 0; i < store.seat_count; i++)
+        tx->seen.seats[i] = *tx_sees_seat(tx, i);
 }
 
 const struct line_state *

@@ -3,8 +3,8 @@
  *
  * A statement happens at one instant; between two of them others may run. What a transaction wrote
  * is seen by itself alone until it commits. Seat rows are locked without waiting (SKIP LOCKED),
- * keys and batch ids with waiting, up to a timeout. One organization, one event, seats only: areas
- * of general admission are not modelled.
+ * keys and batch ids with waiting, up to a timeout. One organization, one event, seats only, in
+ * some seating rows: areas of general admission are not modelled.
  */
 #ifndef HOLDFAST_SIM_STORE_H
 #define HOLDFAST_SIM_STORE_H
@@ -33,6 +33,8 @@ struct tx; /* opaque */
 
 struct seat_row {
     char id[NAME_BYTES];
+    int line; /* its seating row; numbers are counted through the house */
+    bool aisle_after;
     struct seat_state is, next; /* committed; as its writer sees it */
     struct tx *locker;          /* NULL: nobody */
     bool written;               /* next counts, for the locker */
@@ -163,10 +165,17 @@ enum batch_insert tx_insert_batch(struct tx *tx, const struct uuid *id, bool is_
 /* The committed transaction that inserted this id as its own; NULL: it was a question's. */
 struct tx *store_batch_owner(const struct uuid *id);
 
+bool tx_has_key(const struct tx *tx, int64_t key);
+/* It has read the seating rows, all at once: what it takes under the rule of the single seat is
+ * judged by what it saw. */
+void tx_saw_rows(struct tx *tx);
+
 const struct seat_state *tx_sees_seat(const struct tx *tx, int seat);
 /* True: it is this transaction's now. */
 bool tx_lock_seat(struct tx *tx, int seat);
 struct seat_state *tx_write_seat(struct tx *tx, int seat, struct slice request);
+/* The seat written last is taken under the rule of the single seat. */
+void tx_is_ruled(struct tx *tx);
 const struct line_state *tx_sees_line(const struct tx *tx, const struct line_row *line);
 /* NULL: another transaction has written it. */
 struct line_state *tx_write_line(struct tx *tx, struct line_row *line);
