@@ -29,6 +29,7 @@ areas_free(struct map_area *areas, int count)
 void
 map_state_fini(struct map_state *state)
 {
+    choices_free(state->choices);
     layout_put(state->layout);
     free(state->seats);
     areas_free(state->areas, state->area_count);
@@ -79,6 +80,7 @@ map_state_set(struct map_state *state, uint32_t i, const struct map_seat *now, u
     seat->changed_at = position;
     link_newest(state, i);
     state->position = position;
+    choices_moved(state->choices, i, seat);
     if (can_end(seat) && seat->until.us < state->next_end.us)
         state->next_end = seat->until;
 }
@@ -396,6 +398,7 @@ take_layout(struct map_state *state, struct map_state *fresh)
     state->seats = fresh->seats;
     fresh->layout = NULL;
     fresh->seats = NULL;
+    choices_follow(state);
 }
 
 bool
