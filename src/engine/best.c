@@ -140,8 +140,10 @@ read_map(struct worker *worker, struct op *op)
 
     feed_position(node->feed, &feed);
     seat_map_reading_begin(&reading, node->clock, &feed);
-    return seat_maps_read(node->maps, worker->pg, op->org, op->event, &reading,
-                          ops_store_deadline(worker->engine, &op, 1)) == PG_DONE;
+    enum pg_outcome outcome = seat_maps_read(node->maps, worker->pg, op->org, op->event, &reading,
+                                             ops_store_deadline(worker->engine, &op, 1));
+    worker->reading_us += mono_now().us - reading.began.us;
+    return outcome == PG_DONE;
 }
 
 /*

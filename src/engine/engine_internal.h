@@ -84,10 +84,11 @@ struct worker {
     struct node *node;
     struct thread thread;
     unsigned replan_seen;
-    unsigned batches;  /* since its plans were made */
-    bool up;           /* its connection works; counted in workers_up */
-    bool in_doubt;     /* `doubt`'s outcome is not known, though its ops were told so */
-    struct uuid doubt; /* a batch id */
+    unsigned batches;   /* since its plans were made */
+    int64_t reading_us; /* that reading maps took since ops were gathered */
+    bool up;            /* its connection works; counted in workers_up */
+    bool in_doubt;      /* `doubt`'s outcome is not known, though its ops were told so */
+    struct uuid doubt;  /* a batch id */
     struct transacting transacting; /* until what it ran is told to memory and feed */
     uint64_t random;                /* state of the jitter */
     struct pg *pg;

@@ -479,7 +479,19 @@ add_window(struct search *search, uint32_t start, int size)
         search->seats[search->count++] = start + (uint32_t)i;
 }
 
-/* Adds the best window of that size, or one of the good ones. False: none fits. */
+static bool
+overlaps_any(const uint32_t *starts, uint32_t count, uint32_t start, uint32_t size)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (start < starts[i] + size && starts[i] < start + size)
+            return true;
+    return false;
+}
+
+/*
+ * Adds the best window of that size, or one of the good ones. False: none fits. The good ones are
+ * those that as many parties in turn would get: whoever gets one leaves the others whole.
+ */
 static bool
 add_best(struct search *search, int size)
 {
@@ -489,7 +501,8 @@ add_best(struct search *search, int size)
     uint32_t found = 0;
 
     while (found < most && (start = walk_next(&walk)) != LAYOUT_NONE)
-        good[found++] = start;
+        if (!overlaps_any(good, found, start, (uint32_t)size))
+            good[found++] = start;
     if (found > 0)
         add_window(search, good[search->wish->random % found], size);
     return found > 0;
