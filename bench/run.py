@@ -14,7 +14,7 @@ import sys
 
 import common
 
-ORDER = ["holds", "refusals", "overload", "memory", "survive", "cluster"]
+ORDER = ["holds", "best", "refusals", "overload", "memory", "survive", "cluster"]
 
 
 def main():

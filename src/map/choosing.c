@@ -17,6 +17,13 @@ load_locked(struct event_map *map, const struct seat_wish *wish, struct mono_tim
     return SEAT_CHOICE_LOAD;
 }
 
+/* While somebody reads it again, what is free in an old map is most likely free. */
+static bool
+has_the_house_locked(const struct event_map *map)
+{
+    return map->state.layout != NULL && map->read_at.us > map->needs_read_after.us;
+}
+
 /* "No" is only said of a map that has missed nothing since the request came. */
 static bool
 may_deny_locked(const struct seat_maps *maps, const struct event_map *map,
@@ -33,8 +40,11 @@ choose_locked(struct seat_maps *maps, struct event_map *map, const struct seat_w
     struct mono_time now = mono_now();
 
     *missing = 0;
-    if (!event_map_may_serve_locked(maps, map, wish->arrived, wish->fresh_since))
-        return load_locked(map, wish, now);
+    if (!event_map_may_serve_locked(maps, map, wish->arrived, wish->fresh_since)) {
+        enum seat_choice choice = load_locked(map, wish, now);
+        if (choice == SEAT_CHOICE_LOAD || !has_the_house_locked(map))
+            return choice;
+    }
     if (wish->now.us >= state->next_end.us)
         map_state_sweep(state, wish->now, seat_maps_next_position(maps));
     if (state->choices == NULL && (state->choices = choices_new(state)) == NULL)

@@ -206,6 +206,20 @@ no_is_said_of_a_map_that_missed_nothing(void **state)
 }
 
 static void
+while_a_map_is_read_again_the_old_one_does_for_a_yes(void **state)
+{
+    struct theatre *theatre = *state;
+
+    add_row(theatre, "A", "..");
+    load(theatre);
+    seat_maps_distrust(theatre->maps);
+    assert_string_equal(choose(theatre, 1), "load");
+    assert_string_equal(choose(theatre, 2), "A-1 A-2");
+    give_back(theatre, false, "A-1 A-2");
+    assert_string_equal(choose(theatre, 3), "later");
+}
+
+static void
 seats_that_were_added_are_read_before_anything_is_chosen(void **state)
 {
     struct theatre *theatre = *state;
@@ -527,6 +541,8 @@ main(void)
         cmocka_unit_test_setup_teardown(a_map_is_loaded_by_the_first_who_needs_it, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(no_is_said_of_a_map_that_missed_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(while_a_map_is_read_again_the_old_one_does_for_a_yes,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(seats_that_were_added_are_read_before_anything_is_chosen,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_under_way_is_not_chosen_again, set_up, tear_down),
