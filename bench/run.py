@@ -14,7 +14,7 @@ import sys
 
 import common
 
-ORDER = ["holds", "areas", "map", "refusals", "overload", "memory", "survive", "cluster"]
+ORDER = ["holds", "best", "areas", "map", "refusals", "overload", "memory", "survive", "cluster"]
 
 
 def main():

@@ -63,6 +63,8 @@ void json_name(struct json_writer *w, const char *name);  /* name is plain ASCII
 void json_text(struct json_writer *w, struct slice text); /* escapes; replaces bad UTF-8 */
 void json_int(struct json_writer *w, int64_t number);
 void json_double(struct json_writer *w, double number, int decimals);
+/* The shortest that reads back as the same float. */
+void json_float(struct json_writer *w, float number);
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
 void json_raw(struct json_writer *w, struct slice json); /* already JSON */

@@ -82,6 +82,13 @@ struct op_best {
     bool adjacent;                /* side by side in one row, or none */
     bool accessible;              /* accessible seats; else none of them */
     int64_t price_min, price_max; /* INT64_MIN, INT64_MAX: any, also seats without a price */
+
+    /* engine's own */
+    char (*ids)[ID_BYTES_MAX + 1]; /* of the seats */
+    int losses;                    /* races that were lost */
+    int gaps;                      /* of them to the gap rule */
+    bool is_lost;                  /* the last one, and its seats were not given back yet */
+    bool is_reader;                /* it is to load the map */
 };
 
 /* One seat or area of a hold, as Postgres has it. */

@@ -15,9 +15,10 @@
  *
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
- * Memory:   64 bytes a seat, and what never changes about it: its JSON and some 30 bytes.
- * Limits:   maps_max events; the one longest unused goes, but none that is watched. At most three
- *           quarters are watched: those that nobody follows can still be read.
+ * Memory:   64 bytes a seat, and what never changes about it: its JSON and some 60 bytes. Where
+ *           best seats are chosen, half a byte a seat, and 4 for each of at most 20 numbers of
+ * seats that are asked for. Limits:   maps_max events; the one longest unused goes, but none that
+ * is watched. At most three quarters are watched: those that nobody follows can still be read.
  */
 #ifndef HOLDFAST_SEAT_MAP_H
 #define HOLDFAST_SEAT_MAP_H
@@ -30,6 +31,7 @@
 #include "holdfast/cold.h"
 #include "holdfast/feed.h"
 #include "holdfast/hot_table.h"
+#include "holdfast/ids.h"
 #include "holdfast/slice.h"
 
 struct buf;
@@ -192,5 +194,54 @@ HF_MUST_CHECK enum pg_outcome seat_maps_read(struct seat_maps *maps, struct pg *
                                              struct slice org, struct slice event,
                                              const struct seat_map_reading *reading,
                                              struct mono_time deadline);
+
+/* --- the best seats ------------------------------------------------------------------ */
+
+#define SEATS_CHOSEN_MAX 500 /* max_seats_per_hold can't be set higher */
+
+/* What is wished of the seats. */
+struct seat_wish {
+    int quantity;                 /* 1 .. SEATS_CHOSEN_MAX */
+    struct slice section, type;   /* empty: any */
+    bool adjacent;                /* side by side, or none; else in as few groups as may be */
+    bool accessible;              /* accessible seats; else none but by their type */
+    int64_t price_min, price_max; /* INT64_MIN, INT64_MAX: any, also seats without a price */
+    bool no_gap;                  /* only what the gap rule allows (seating.h) */
+    uint32_t among;               /* 1: the best; more: one of so many good choices, by `random` */
+    uint64_t random;
+    struct db_time now; /* as seat_map_request has it */
+    struct mono_time fresh_since, arrived;
+    bool is_reader; /* SEAT_CHOICE_LOAD was the answer before, and nothing was loaded yet */
+};
+
+enum seat_choice {
+    SEAT_CHOICE_MADE,
+    SEAT_CHOICE_LATER, /* only seats that are under way would do; or another one loads the map, and
+                          until then nothing can be said */
+    SEAT_CHOICE_LOAD,  /* the map is not there, or must be read first: it is the caller's to load
+                          it (seat_maps_read) and to ask again as is_reader */
+    SEAT_CHOICE_TOO_FEW, /* fewer free seats of the kind than asked for */
+    SEAT_CHOICE_APART,   /* enough, but not side by side, or only with a gap */
+    SEAT_CHOICE_NO_MEMORY
+};
+
+/*
+ * Chooses the best free seats: of least mean distance to the event's focal point, ties (and all,
+ * where not every seat has x and y) in display order. Whatever is said rests on what Postgres had
+ * committed, as far as this node knows: the seats have to be taken there.
+ *
+ * MADE: ids[0 .. quantity-1] are the seats, in display order. They are under way, and not chosen
+ * again, until they are given back: on every way that their try ends. Of a map that was dropped
+ * meanwhile nothing is remembered; then they may be chosen twice, and Postgres decides.
+ *
+ * Takes MAP_TABLE, then MAP: microseconds; some 20 for each 10,000 seats when the best of them are
+ * gone and others were freed. The first choice of a number of seats sorts them without a lock.
+ */
+HF_MUST_CHECK enum seat_choice seat_maps_choose(struct seat_maps *maps, struct slice org,
+                                                struct slice event, const struct seat_wish *wish,
+                                                char (*ids)[ID_BYTES_MAX + 1]);
+/* is_doubtful: somebody was in the way, so they are not chosen for a moment (of 0.2 s at most). */
+void seat_maps_give_back(struct seat_maps *maps, struct slice org, struct slice event,
+                         char (*ids)[ID_BYTES_MAX + 1], int count, bool is_doubtful);
 
 #endif

@@ -255,9 +255,9 @@ enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, cons
 
 /* --- handlers ------------------------------------------------------------- */
 
-/* holds.c, hold_read.c */
-api_handler holds_post, seat_hold_post, holds_list, hold_get, hold_patch, hold_extend, hold_delete,
-    hold_seat_delete, hold_transfer, hold_confirm;
+/* holds.c, holds_best.c, hold_read.c */
+api_handler holds_best_post, holds_post, seat_hold_post, holds_list, hold_get, hold_patch,
+    hold_extend, hold_delete, hold_seat_delete, hold_transfer, hold_confirm;
 
 /* checkouts.c, checkout_pay.c, checkout_read.c */
 api_handler checkouts_post, checkout_get, checkout_complete, checkout_cancel;

@@ -18,8 +18,10 @@
 struct slice
 put_path(char *text, size_t bytes, const char *list, int index, const char *name)
 {
-    if (index < 0)
+    if (index < 0 && list == NULL)
         snprintf(text, bytes, "%s", name);
+    else if (index < 0)
+        snprintf(text, bytes, "%s.%s", list, name);
     else
         snprintf(text, bytes, "%s[%d].%s", list, index, name);
     return slice_of(text);
@@ -168,6 +170,14 @@ optional_double(struct reader *r, const char *name, double *value)
     }
     *value = item->valuedouble;
     return true;
+}
+
+static bool
+needed_double(struct reader *r, const char *name, double *value)
+{
+    if (member(r, name) == NULL)
+        missing(r, name);
+    return optional_double(r, name, value);
 }
 
 /* The attributes as they were meant: printed again from the tree. */
@@ -336,6 +346,29 @@ read_status(struct reader *r, struct event_row *wish)
         wrong(r, "status", "is not scheduled, on_sale, closed or cancelled");
 }
 
+/* Not named: as it was; null: none. */
+static void
+read_focal_point(struct reader *r, struct event_row *wish)
+{
+    const struct cJSON *item = cJSON_GetObjectItemCaseSensitive(r->object, "focal_point");
+    struct reader point = { r->put, item, "focal_point", -1 };
+    double x, y;
+
+    if (item == NULL)
+        return;
+    wish->has_focal = false;
+    wish->focal_x = wish->focal_y = 0;
+    if (cJSON_IsNull(item))
+        return;
+    if (!cJSON_IsObject(item))
+        wrong(r, "focal_point", "is not an object");
+    else if (needed_double(&point, "x", &x) && needed_double(&point, "y", &y)) {
+        wish->has_focal = true;
+        wish->focal_x = (float)x;
+        wish->focal_y = (float)y;
+    }
+}
+
 void
 put_read_lists(struct put *put)
 {
@@ -361,6 +394,7 @@ put_read_event(struct put *put, const struct event_row *stored)
     wish->name = needed_text(&r, "name", EVENT_NAME_BYTES_MAX);
     read_status(&r, wish);
     read_currency(&r, wish);
+    read_focal_point(&r, wish);
     const struct cJSON *policy = member(&r, "policy");
     if (policy != NULL && !cJSON_IsObject(policy))
         wrong(&r, "policy", "is not an object");

@@ -57,6 +57,8 @@ struct event_row {
     char currency[4];
     int64_t version; /* 0: there is no such row yet */
     int32_t policy[POLICY_COUNT];
+    bool has_focal; /* the point that the best seats are nearest to */
+    float focal_x, focal_y;
 };
 
 void policy_defaults(int32_t policy[POLICY_COUNT], enum event_kind kind,

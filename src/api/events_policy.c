@@ -153,6 +153,22 @@ write_policy(struct json_writer *w, const int32_t policy[POLICY_COUNT])
     json_object_end(w);
 }
 
+static void
+write_focal_point(struct json_writer *w, const struct event_row *event)
+{
+    json_name(w, "focal_point");
+    if (!event->has_focal) {
+        json_null(w);
+        return;
+    }
+    json_object_begin(w);
+    json_name(w, "x");
+    json_float(w, event->focal_x);
+    json_name(w, "y");
+    json_float(w, event->focal_y);
+    json_object_end(w);
+}
+
 void
 event_row_write(struct json_writer *w, const struct event_row *event)
 {
@@ -163,6 +179,7 @@ event_row_write(struct json_writer *w, const struct event_row *event)
     json_field_text(w, "currency", slice_of(event->currency));
     json_name(w, "policy");
     write_policy(w, event->policy);
+    write_focal_point(w, event);
     json_field_int(w, "version", event->version);
 }
 
@@ -183,6 +200,7 @@ policy_add_params(struct pg_params *params, const int32_t policy[POLICY_COUNT])
 
 /* Columns of read_events and list_events. */
 enum { POS, ORG, EVENT, KIND, NAME, STATUS, CURRENCY, VERSION, POLICY };
+enum { FOCAL_X = POLICY + POLICY_COUNT, FOCAL_Y };
 
 static void
 read_policy(const struct pg_result *rows, int row, int32_t policy[POLICY_COUNT])
@@ -208,6 +226,9 @@ event_row_read(struct arena *arena, const struct pg_result *rows, int row, struc
     event->version = pg_get_int(rows, row, VERSION);
     memcpy(event->currency, currency.ptr, currency.len < 3 ? currency.len : 3);
     read_policy(rows, row, event->policy);
+    event->has_focal = !pg_is_null(rows, row, FOCAL_X);
+    event->focal_x = (float)pg_get_double(rows, row, FOCAL_X);
+    event->focal_y = (float)pg_get_double(rows, row, FOCAL_Y);
     return event->event.ptr != NULL && event->name.ptr != NULL &&
            event_kind_parse(pg_get_text(rows, row, KIND), &event->kind) &&
            event_status_parse(pg_get_text(rows, row, STATUS), &event->status);

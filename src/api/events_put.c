@@ -197,8 +197,16 @@ write_row(struct pg *pg, struct put *put, int64_t *version)
     pg_param_text(&params, request_id(put->call));
     pg_param_text(&params, buf_slice(&meta));
     call_add_origin(put->call, &params);
+    struct pg_array focal = { 0 };
+    pg_array_init(&focal, PG_FLOAT8);
+    if (put->wish.has_focal) {
+        pg_array_double(&focal, put->wish.focal_x);
+        pg_array_double(&focal, put->wish.focal_y);
+    }
+    pg_param_array(&params, &focal);
     pg_tx_send(pg, STATEMENT_PUT_EVENT, &params);
     struct pg_result *rows = meta.failed ? NULL : pg_tx_next(pg);
+    pg_array_fini(&focal);
     buf_fini(&meta);
     if (rows == NULL)
         return HF_INTERNAL;
@@ -273,7 +281,7 @@ tell_all(struct put *put, int64_t version_before, struct mono_time began)
     for (int i = 0; i < put->changes.result_count; i++)
         seats_tell(&tell, put->changes.results[i], &seat_change_columns, NULL);
     if (put->changes.added > 0 || put->changes.changed > 0 || put->areas_changed > 0 ||
-        put->areas_reclaimed > 0)
+        put->areas_reclaimed > 0 || put->focal_moved)
         event_tell(&tell, FEED_SEATS, 0);
     if (put->changes.added > 0)
         engine_replan(node->engine);
@@ -294,11 +302,18 @@ answer(struct put *put)
 }
 
 static bool
+focal_differs(const struct event_row *a, const struct event_row *b)
+{
+    return a->has_focal != b->has_focal ||
+           (a->has_focal && (a->focal_x != b->focal_x || a->focal_y != b->focal_y));
+}
+
+static bool
 rows_differ(const struct event_row *a, const struct event_row *b)
 {
     return a->kind != b->kind || a->status != b->status || !slice_equal(a->name, b->name) ||
            strcmp(a->currency, b->currency) != 0 ||
-           memcmp(a->policy, b->policy, sizeof(a->policy)) != 0;
+           memcmp(a->policy, b->policy, sizeof(a->policy)) != 0 || focal_differs(a, b);
 }
 
 static enum hf_status
@@ -309,6 +324,7 @@ put_once(struct put *put, struct desk_tools *tools, const struct event_row *stor
 
     put->created = stored->version == 0;
     put->row_differs = rows_differ(&put->wish, stored);
+    put->focal_moved = focal_differs(&put->wish, stored);
     if (put->seats.count > 0)
         tx_replan(tools->pg);
     enum hf_status status = tx_run(tools->node, tools->pg, put->call->deadline, put_body, &tx);

@@ -29,7 +29,7 @@ struct put {
     struct seat_error *duplicates; /* seats that are in the body twice */
 
     /* what the transaction found */
-    bool created, row_differs;
+    bool created, row_differs, focal_moved;
     struct seat_changes changes;
     int areas_changed;
     int areas_reclaimed; /* areas that lost lines that were over */

@@ -469,6 +469,15 @@ read_hold_ids(struct reader *reader, const struct field_spec *spec, struct json_
     *out = (struct uuid_list){ count, items };
 }
 
+static void
+read_bool(struct reader *reader, const struct field_spec *spec, struct json_value value, bool *out)
+{
+    if (value.kind == JSON_TRUE || value.kind == JSON_FALSE)
+        *out = value.kind == JSON_TRUE;
+    else
+        wrong(reader, spec->name, "is neither true nor false");
+}
+
 /* --- the table ---------------------------------------------------------------- */
 
 static void
@@ -499,6 +508,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
             wrong(reader, spec->name,
                   reason_with(reader, "is not a whole number from %lld to %lld", spec->min,
                               spec->max));
+        return;
+    case FIELD_BOOL:
+        read_bool(reader, spec, value, out);
         return;
     case FIELD_SEAT_IDS:
         read_seat_ids(reader, spec, value, out);
@@ -608,7 +620,6 @@ hold_request_read(struct api_call *call, const struct body_spec *spec, struct ho
     struct slice body = call->exchange->request.body;
     struct reader reader = { .arena = &call->arena };
     struct json_error error;
-    uint32_t given = 0;
 
     *request = (struct hold_request){ 0 };
     if (body.len > 0 || !spec->is_optional) {
@@ -621,9 +632,9 @@ hold_request_read(struct api_call *call, const struct body_spec *spec, struct ho
             respond_field_error(call, "body", "is not an object");
             return false;
         }
-        given = read_members(&reader, spec, value, request);
+        request->given = read_members(&reader, spec, value, request);
     }
-    find_missing(&reader, spec, given);
+    find_missing(&reader, spec, request->given);
     find_both(&reader, request);
     return !refuse_if_wrong(call, &reader);
 }

@@ -34,6 +34,9 @@ struct uuid_list {
 struct hold_request {
     struct slice event, cart_token, user, to_user, source, customer_email, reason, notes;
     struct slice payment_method;
+    struct slice section, type;
+    int64_t quantity, price_min, price_max;
+    bool adjacent, accessible;
     struct slice intent, verdict, provider_key; /* a payment provider's webhook */
     struct seat_list seats; /* seat_ids, add_seat_ids; of a confirm: those whose version counts */
     struct seat_list drop;  /* remove_seat_ids */
@@ -41,6 +44,7 @@ struct hold_request {
     struct uuid_list holds;
     int64_t ttl_s;
     int64_t seconds;
+    uint32_t given;      /* bit i: the body has field i of its spec, and not null */
     bool has_seed_names; /* showId or showSeatIds: the server makes the cart token */
 };
 
@@ -52,6 +56,7 @@ enum field_type {
     FIELD_SOURCE,   /* struct slice: web, scanner or offline_sync */
     FIELD_VERDICT,  /* struct slice: succeeded or failed */
     FIELD_INT,      /* int64_t: min..max */
+    FIELD_BOOL,     /* bool */
     FIELD_SEAT_IDS, /* struct seat_list */
     FIELD_VERSIONS, /* struct seat_list from {seat: version} */
     FIELD_AREAS,    /* struct area_list; quantities min..max */

@@ -5,19 +5,10 @@
  * others have is the engine's. When memory refuses, engine_submit answers before it
  * returns: the way of most requests of a flash sale ends in this file's hold_finish.
  */
-#include <stddef.h>
-
 #include "api_internal.h"
 #include "hold_json.h"
-#include "hold_request.h"
+#include "hold_submit.h"
 #include "op_call.h"
-
-#define CART_TOKEN_MAX 255
-#define EMAIL_MAX      254
-#define SECONDS_MAX    (366 * 86400) /* what is longer than max_hold is clamped or refused later */
-
-#define AT(member)     offsetof(struct hold_request, member)
-#define COUNT(array)   (int)(sizeof(array) / sizeof((array)[0]))
 
 /* --- from the op to the answer -------------------------------------------------- */
 
@@ -49,17 +40,6 @@ hold_op(struct api_call *call, enum op_kind kind)
 }
 
 /* --- POST /api/holds, POST /api/events/{event}/seats/{seat}/hold --------------------- */
-
-/* Either way to hold takes these; what names seats and event comes before them. */
-#define CART_FIELDS(cart_is_needed)                                                                \
-    { "cart_token", FIELD_WORD, AT(cart_token), 1, CART_TOKEN_MAX, cart_is_needed, false },        \
-        { "user_id", FIELD_ID, AT(user), 0, 0, false, false },                                     \
-        { "source", FIELD_SOURCE, AT(source), 0, 0, false, false },                                \
-        { "customer_email", FIELD_EMAIL, AT(customer_email), 1, EMAIL_MAX, false, false },         \
-        { "customerEmail", FIELD_EMAIL, AT(customer_email), 1, EMAIL_MAX, false, false },          \
-    {                                                                                              \
-        "ttl_seconds", FIELD_INT, AT(ttl_s), 1, SECONDS_MAX, false, false                          \
-    }
 
 static const struct field_spec hold_fields[] = {
     { "event_id", FIELD_ID, AT(event), 0, 0, true, false },
@@ -126,8 +106,8 @@ ttl_is_allowed(struct api_call *call, const struct hold_request *request)
     return true;
 }
 
-static void
-submit_hold(struct api_call *call, const struct hold_request *request)
+void
+hold_submit(struct api_call *call, const struct hold_request *request, struct op_best *best)
 {
     struct op *op = hold_op(call, OP_HOLD);
 
@@ -140,6 +120,7 @@ submit_hold(struct api_call *call, const struct hold_request *request)
     op->seat_count = request->seats.count;
     op->areas = request->areas.items;
     op->area_count = request->areas.count;
+    op->best = best;
     op->cart_token = request->cart_token;
     op->source = request->source.len > 0 ? request->source : SLICE_LITERAL("web");
     if (request->customer_email.len > 0)
@@ -155,7 +136,7 @@ holds_post(struct api *api, struct api_call *call)
 
     (void)api;
     if (hold_request_read(call, &hold_body, &request) && has_what_a_hold_needs(call, &request))
-        submit_hold(call, &request);
+        hold_submit(call, &request, NULL);
 }
 
 void
@@ -174,7 +155,7 @@ seat_hold_post(struct api *api, struct api_call *call)
     request.seats.items[0] = (struct op_seat){ .id = call->seat, .expect_version = -1 };
     request.seats.count = 1;
     request.event = call->event;
-    submit_hold(call, &request);
+    hold_submit(call, &request, NULL);
 }
 
 /* --- PATCH /api/holds/{hold} ---------------------------------------------------------- */

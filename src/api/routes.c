@@ -13,6 +13,8 @@ const struct route routes[] = {
       "holds_post" },
     { HTTP_METHOD_POST, "/api/events/{event}/seats/{seat}/hold", ACCESS_TOKEN, LIMIT_HOLD,
       BODY_JSON, seat_hold_post, "seat_hold_post" },
+    { HTTP_METHOD_POST, "/api/events/{event}/holds/best", ACCESS_TOKEN, LIMIT_HOLD, BODY_JSON,
+      holds_best_post, "holds_best_post" },
     { HTTP_METHOD_GET, "/api/holds", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, holds_list,
       "holds_list" },
     { HTTP_METHOD_GET, "/api/holds/{hold}", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, hold_get,

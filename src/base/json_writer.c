@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base_internal.h"
@@ -204,6 +205,19 @@ json_int(struct json_writer *w, int64_t number)
 }
 
 /* Decimal point whatever the locale; what JSON has no word for becomes null. */
+void
+json_float(struct json_writer *w, float number)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 9; digits++) { /* nine always do, and most are short */
+        snprintf(text, sizeof(text), "%.*g", digits, (double)number);
+        if (strtof(text, NULL) == number)
+            break;
+    }
+    json_raw(w, slice_of(text));
+}
+
 void
 json_double(struct json_writer *w, double number, int decimals)
 {

@@ -246,6 +246,7 @@ judge(struct batch *batch)
         judge_hold_seats(batch);
     if (batch->rows.changes != NULL)
         judge_changes(batch);
+    best_judge(batch);
 }
 
 /* --- ops that get a hold which exists already -------------------------------------- */
@@ -442,7 +443,7 @@ settle_memory(struct batch *batch, struct waiter_list *waiters)
         struct op *op = batch->ops[i];
         if (op->kind == OP_HOLD && batch->rows.seats != NULL && op->seat_count > 0)
             settle_hold_rows(batch, op, true, waiters);
-        if (op->fate == FATE_ANSWER)
+        if (op->fate == FATE_ANSWER || best_is_lost(op))
             claims_drop(batch->worker->engine, op, waiters);
     }
     if (batch->rows.changes != NULL)
@@ -476,6 +477,7 @@ answer(struct engine *engine, struct op *op, struct waiter_list *waiters)
     /* What it was to show has ended; its claims have, too: it starts anew. */
     op->prepared++;
     op->fate = FATE_ANSWER;
+    best_give_back(engine, op, false);
     op->waiter.next = NULL;
     waiter_list_add(waiters, &op->waiter);
 }

@@ -149,11 +149,12 @@ op_takes_seats(const struct op *op)
     return op->kind == OP_HOLD;
 }
 
-/* Seats in the hot table's total order; insertion sort: a hold has a handful. */
-static bool
-order_claims(struct engine *engine, struct op *op)
+/* Insertion sort: a hold has a handful. An op that chooses again has as many seats. */
+bool
+claims_order(struct engine *engine, struct op *op)
 {
-    op->claim_order = arena_alloc(&op->arena, (size_t)op->seat_count * sizeof(int));
+    if (op->claim_order == NULL)
+        op->claim_order = arena_alloc(&op->arena, (size_t)op->seat_count * sizeof(int));
     if (op->claim_order == NULL)
         return false;
     for (int i = 0; i < op->seat_count; i++) {
@@ -170,6 +171,33 @@ order_claims(struct engine *engine, struct op *op)
     return true;
 }
 
+/* Memory was asked before, or chose them; from here on Postgres judges. waiter: parks there. */
+static enum hot_answer
+claim_next(struct engine *engine, struct op *op, struct hot_waiter *waiter)
+{
+    static const struct db_time no_time = { 0 };
+    struct op_seat *seat = &op->seats[op->claim_order[op->claim_next]];
+    struct seat_key key = op_seat_key(op, seat);
+    struct seat_view view;
+    enum hot_answer answer = hot_table_claim(engine->node->hot, &key, op->user_hash, false, no_time,
+                                             0, mono_now(), waiter, &view);
+
+    if (answer == HOT_CLAIMED) {
+        seat->claimed = true;
+        op->claim_next++;
+    }
+    return answer;
+}
+
+bool
+claims_take_at_once(struct engine *engine, struct op *op)
+{
+    while (op->claim_next < op->seat_count)
+        if (claim_next(engine, op, NULL) != HOT_CLAIMED)
+            return false;
+    return true;
+}
+
 /*
  * Claims the seats that are not claimed yet. False: the op is parked (and may be somebody
  * else's by now) or was answered.
@@ -181,27 +209,17 @@ order_claims(struct engine *engine, struct op *op)
 static bool
 claim_seats(struct engine *engine, struct op *op, struct waiter_list *waiters)
 {
-    static const struct db_time no_time = { 0 };
     bool keyed = op->keyed;
     while (op_takes_seats(op) && op->claim_next < op->seat_count) {
-        struct op_seat *seat = &op->seats[op->claim_order[op->claim_next]];
-        struct seat_key key = op_seat_key(op, seat);
-        struct seat_view view;
-        /* Memory was asked for all of them just before; from here on Postgres judges. */
-        enum hot_answer answer =
-            hot_table_claim(engine->node->hot, &key, op->user_hash, false, no_time, 0, mono_now(),
-                            keyed ? NULL : &op->waiter, &view);
+        enum hot_answer answer = claim_next(engine, op, keyed ? NULL : &op->waiter);
         if (answer == HOT_PARKED) {
             if (keyed)
                 return true;
             metric_add(METRIC_PARKED_TOTAL, 1); /* the op itself is not to be touched any more */
             return false;
         }
-        if (answer == HOT_CLAIMED) {
-            seat->claimed = true;
-            op->claim_next++;
+        if (answer == HOT_CLAIMED)
             continue;
-        }
         metric_add(METRIC_PARKED_REFUSED_TOTAL, 1);
         claims_drop(engine, op, waiters);
         op_fail(op, HF_OVERLOADED);
@@ -273,7 +291,7 @@ engine_submit(struct engine *engine, struct op *op)
     op->user_hash = hash_seeded(op->user.ptr, op->user.len);
     op->solo = op->kind == OP_PATCH || op_is_of_checkout(op) ||
                (op->kind == OP_HOLD && op->area_count > 0 && op->area_count + op->seat_count > 1);
-    if (op_takes_seats(op) && op->seat_count > 0 && !order_claims(engine, op)) {
+    if (op_takes_seats(op) && op->seat_count > 0 && !claims_order(engine, op)) {
         op_fail(op, HF_OVERLOADED);
         engine_answer(engine, op);
         return;

@@ -280,6 +280,7 @@ engine_answer(struct engine *engine, struct op *op)
 {
     hf_assert(op->claim_next == 0);
     engine_finish(op);
+    best_give_back(engine, op, false);
     count_outcome(op);
     count_release(op);
     op->send(op); /* the op is gone */

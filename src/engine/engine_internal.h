@@ -12,6 +12,7 @@
  *   batch.c       one transaction for many ops, and what its outcome means
  *   op_hold.c     hold_seats: parameters and verdicts
  *   gap.c         the rule of the single seat, over the seating rows that seats are taken of
+ *   best.c        which seats a hold of the best ones takes
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
@@ -84,10 +85,11 @@ struct worker {
     struct node *node;
     struct thread thread;
     unsigned replan_seen;
-    unsigned batches;  /* since its plans were made */
-    bool up;           /* its connection works; counted in workers_up */
-    bool in_doubt;     /* `doubt`'s outcome is not known, though its ops were told so */
-    struct uuid doubt; /* a batch id */
+    unsigned batches;   /* since its plans were made */
+    int64_t reading_us; /* that reading maps took since ops were gathered */
+    bool up;            /* its connection works; counted in workers_up */
+    bool in_doubt;      /* `doubt`'s outcome is not known, though its ops were told so */
+    struct uuid doubt;  /* a batch id */
     struct transacting transacting; /* until what it ran is told to memory and feed */
     uint64_t random;                /* state of the jitter */
     struct pg *pg;
@@ -142,6 +144,10 @@ void waiter_list_add(struct waiter_list *list, struct hot_waiter *chain);
 void dispatch(struct engine *engine, struct waiter_list *waiters);
 /* Ends the op's claims without having learned anything. */
 void claims_drop(struct engine *engine, struct op *op, struct waiter_list *waiters);
+/* Puts the op's seats in the order of claims. False: no memory. */
+HF_MUST_CHECK bool claims_order(struct engine *engine, struct op *op);
+/* Claims them without waiting for anybody's claim. False: one is not to be had; others may be. */
+HF_MUST_CHECK bool claims_take_at_once(struct engine *engine, struct op *op);
 struct seat_key op_seat_key(const struct op *op, const struct op_seat *seat);
 
 /* --- engine.c ------------------------------------------------------------------ */
@@ -265,6 +271,8 @@ void batch_run_again(struct batch *batch, bool committed);
 /* Puts an op back after a pause that grows with its tries. */
 void op_later(struct worker *worker, struct op *op);
 void op_again(struct worker *worker, struct op *op);
+/* For jitter and choices only. */
+uint64_t worker_random(struct worker *worker);
 /* Sends lock_keys for distinct keys, users first. */
 void send_lock_keys(struct batch *batch, int64_t *users, int user_count, int64_t *holds,
                     int hold_count);
@@ -277,6 +285,26 @@ struct pg_array *worker_array(struct worker *worker, int i, enum pg_type type);
 HF_MUST_CHECK bool worker_reads_clock(struct worker *worker, struct mono_time deadline);
 /* Adds a text, or a null for an empty one. */
 void worker_array_text(struct pg_array *array, struct slice text);
+
+/* --- best.c ----------------------------------------------------------------------- */
+
+enum best_step {
+    BEST_READY, /* it may go into a transaction */
+    BEST_BACK,  /* it must come alone: to be put back */
+    BEST_GONE   /* it was answered or put back */
+};
+/* Chooses and claims seats for an op->best that has none. */
+HF_MUST_CHECK enum best_step best_prepare(struct worker *worker, struct op *op, bool is_alone);
+/* Without a transaction, but for the answer of its key. Not BEST_BACK. */
+HF_MUST_CHECK enum best_step best_refuse(struct worker *worker, struct op *op,
+                                         enum hf_status status);
+/* After all other verdicts: which ops lost a race for seats. They begin again (best_again) with
+ * others. */
+void best_judge(struct batch *batch);
+bool best_is_lost(const struct op *op);
+void best_again(struct worker *worker, struct op *op);
+/* Its seats are under way no more. */
+void best_give_back(struct engine *engine, struct op *op, bool is_doubtful);
 
 /* --- op_hold.c, op_area.c, op_change.c -------------------------------------------- */
 

@@ -157,6 +157,9 @@ find_policy(struct worker *worker, struct op *op)
         return false;
     if (op->info.version != 0 && info.version <= op->info.version)
         return false;
+    /* It may be refused by the policy, and without a statement that judges the policy's version. */
+    if (op->best != NULL && mono_now().us - info.read_at.us > worker->node->config->hot_lease)
+        return false;
     op->info = info;
     return true;
 }
@@ -206,6 +209,35 @@ early_status(const struct op *op)
     if (op->seconds > op->info.policy.max_hold_s)
         return HF_INVALID_FIELD;
     return HF_OK;
+}
+
+/* What a wish for the best seats hears before any are chosen, in the order of hold_seats. */
+static enum hf_status
+best_early_status(const struct op *op)
+{
+    const struct policy *policy = &op->info.policy;
+    bool may_hold =
+        op->info.status == EVENT_ON_SALE || (op->privileged && op->info.status != EVENT_CANCELLED);
+
+    if (op->seat_count > 0)
+        return HF_OK; /* they are judged */
+    if (!may_hold)
+        return HF_EVENT_CLOSED;
+    if (op->best->quantity > policy->max_seats_per_hold)
+        return HF_TOO_MANY_SEATS;
+    if (policy->max_seats_per_user > 0 && op->best->quantity > policy->max_seats_per_user)
+        return HF_USER_LIMIT;
+    return HF_OK;
+}
+
+/* Seats for an op that names none. */
+static enum best_step
+find_seats(struct worker *worker, struct op *op, bool is_alone)
+{
+    if (op->kind != OP_HOLD || op->best == NULL)
+        return BEST_READY;
+    enum hf_status status = best_early_status(op);
+    return status == HF_OK ? best_prepare(worker, op, is_alone) : best_refuse(worker, op, status);
 }
 
 /* Locks that this transaction takes for one op each: no two of its ops may share one. */
@@ -283,9 +315,14 @@ prepare(struct worker *worker, struct op **ops, int count)
     for (int i = 0; i < count; i++) {
         enum hf_status status = store ? early_status(ops[i]) : HF_STORE_UNAVAILABLE;
         measure_wait(ops[i], now);
+        enum best_step step = BEST_READY;
+        if (status == HF_OK)
+            step = find_seats(worker, ops[i], count == 1);
         if (status != HF_OK)
             refuse_early(worker, ops[i], status);
-        else if (fits(ops[i], count, &users, &keys))
+        else if (step == BEST_GONE)
+            continue;
+        else if (step == BEST_READY && fits(ops[i], count, &users, &keys))
             ops[ready++] = ops[i];
         else
             back[put_back++] = ops[i];

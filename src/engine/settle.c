@@ -63,7 +63,7 @@ void
 settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters)
 {
     const struct pg_result *rows = batch->rows.seats;
-    if (op->fate != FATE_ANSWER)
+    if (op->fate != FATE_ANSWER && !best_is_lost(op))
         return;
     for (int row = op->row_first; row < op->row_end; row++) {
         struct op_seat *seat = op_row_seat(op, row);

@@ -80,6 +80,7 @@ run_pieces(struct solo *solo)
         ok = solo_run_replace(solo);
     else
         ok = solo_run_mixed(solo);
+    best_judge(&solo->batch);
     if (!ok || op->fate != FATE_ANSWER || !solo_is_good(op->status))
         return ok;
     /* Where nothing was changed the answer is the hold that exists. */
@@ -243,7 +244,7 @@ settle_solo(struct solo *solo, bool committed)
         settle_hold_rows(batch, op, committed, &waiters);
     tell_send(batch->worker);
     void_late_grants(batch);
-    if (op->fate == FATE_ANSWER)
+    if (op->fate == FATE_ANSWER || best_is_lost(op))
         claims_drop(engine, op, &waiters);
     switch (op->fate) {
     case FATE_ANSWER:

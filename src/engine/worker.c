@@ -23,9 +23,9 @@ _Static_assert(LATER_MOST_US + LATER_MOST_US / 2 <= OP_QUEUE_LATER_MOST_US,
 #define PING_US        (700 * TIME_US_PER_MS) /* an answer that takes longer is none */
 #define CONNECT_US     (1 * (int64_t)TIME_US_PER_S)
 
-/* xorshift64*: for jitter only. */
-static uint64_t
-random_next(struct worker *worker)
+/* xorshift64*. */
+uint64_t
+worker_random(struct worker *worker)
 {
     uint64_t x = worker->random;
     x ^= x >> 12;
@@ -42,7 +42,7 @@ op_later(struct worker *worker, struct op *op)
     int64_t pause_us = (int64_t)LATER_BASE_US << shift;
     if (pause_us > LATER_MOST_US)
         pause_us = LATER_MOST_US;
-    pause_us += (int64_t)(random_next(worker) % (uint64_t)(pause_us / 2));
+    pause_us += (int64_t)(worker_random(worker) % (uint64_t)(pause_us / 2));
     op->locked_tries++;
     op->fate = FATE_ANSWER;
     op->finished = false;
@@ -58,6 +58,10 @@ op_later(struct worker *worker, struct op *op)
 void
 op_again(struct worker *worker, struct op *op)
 {
+    if (best_is_lost(op)) {
+        best_again(worker, op);
+        return;
+    }
     op->fate = FATE_ANSWER;
     op->finished = false;
     op->not_before.us = 0;
@@ -249,6 +253,7 @@ run(struct worker *worker, int count)
 {
     struct mono_time began = mono_now();
     moved(worker, began);
+    worker->reading_us = 0;
     count = refuse_late(worker, worker->ops, count, began);
     if (count > 0 && !is_connected_for(worker, count)) {
         give_away(worker, count);
@@ -269,6 +274,7 @@ run(struct worker *worker, int count)
     }
     struct mono_time ended = mono_now();
     moved(worker, ended);
+    began.us += worker->reading_us; /* others need not do it again */
     pace_measure(worker->engine, count, began, ended);
 }
 

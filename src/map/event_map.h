@@ -1,5 +1,6 @@
 /*
- * event_map.h - one event's map and the table of all, between seat_map.c, moving.c and serving.c.
+ * event_map.h - one event's map and the table of all, between seat_map.c, moving.c, serving.c and
+ * choosing.c.
  *
  * A map is WHOLE when it is loaded, this node is trusted, and it rests on a read that began after
  * whatever could have passed it by: only then a feed position says what it has.
@@ -45,6 +46,7 @@ struct event_map {
     struct seat_map_watcher *watcher;  /* NULL: none */
     struct mono_time read_at;          /* when the read that it rests on began */
     struct mono_time needs_read_after; /* it must rest on a later one */
+    struct mono_time reading_since;    /* somebody loads it for a choice; 0: nobody */
     bool rendering;                    /* somebody is writing the body of a newer position */
     struct mono_time render_due;       /* the next is not begun before */
     pthread_cond_t rendered;
@@ -85,6 +87,14 @@ void map_body_clear(struct map_body *body);
 void event_map_must_read_locked(struct event_map *map);
 /* Whether it rests on a read since which nothing can have passed it by. */
 bool event_map_has_missed_nothing_locked(const struct seat_maps *maps, const struct event_map *map);
+/*
+ * Whether it may be used for a request that came at `arrived` (0: it doesn't count) and wants it to
+ * rest on a read since fresh_since (0: any age). A reader is owed what was answered before its
+ * request came, not what is changed while it waits: else a map that is invalidated all the time
+ * could never be served.
+ */
+bool event_map_may_serve_locked(const struct seat_maps *maps, const struct event_map *map,
+                                struct mono_time arrived, struct mono_time fresh_since);
 bool event_map_is_whole_locked(const struct seat_maps *maps, const struct event_map *map);
 
 uint64_t seat_maps_next_position(struct seat_maps *maps);

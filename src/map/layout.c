@@ -17,7 +17,8 @@
 #define PREFIX_HEAD "{\"seat_id\":\""
 
 /* Columns of read_seat_map. */
-enum { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y };
+enum { SEAT, SECTION, ROW, NUMBER, TYPE, PRICE, X, Y, STATUS, AISLE_AFTER = 12, ACCESSIBLE };
+enum { FOCAL_X = ACCESSIBLE + 1, FOCAL_Y };
 
 /* A row and what it is sorted by; the slices are the result's. */
 struct sort_key {
@@ -69,7 +70,15 @@ mix(uint64_t print, const void *bytes, size_t len)
     return (print ^ hash_seeded(bytes, len)) * 0x9E3779B97F4A7C15U;
 }
 
-/* All that a prefix is made from; a null differs from an empty text. */
+static uint64_t
+mix_number(uint64_t print, const struct pg_result *rows, int row, int column)
+{
+    double value = pg_get_double(rows, row, column);
+
+    return mix(print + pg_is_null(rows, row, column), &value, sizeof(value));
+}
+
+/* All that a prefix and a place in the house are made from; a null differs from an empty text. */
 static uint64_t
 print_of(const struct pg_result *rows, int row)
 {
@@ -81,30 +90,23 @@ print_of(const struct pg_result *rows, int row)
     }
     int64_t price = pg_is_null(rows, row, PRICE) ? -1 : pg_get_int(rows, row, PRICE);
     print = mix(print, &price, sizeof(price));
-    for (int column = X; column <= Y; column++) {
-        double value = pg_get_double(rows, row, column);
-        print = mix(print + pg_is_null(rows, row, column), &value, sizeof(value));
-    }
-    return print;
+    for (int column = X; column <= Y; column++)
+        print = mix_number(print, rows, row, column);
+    for (int column = FOCAL_X; column <= FOCAL_Y; column++)
+        print = mix_number(print, rows, row, column);
+    bool flags[] = { pg_get_bool(rows, row, AISLE_AFTER), pg_get_bool(rows, row, ACCESSIBLE),
+                     slice_is(pg_get_text(rows, row, STATUS), "removed") };
+    return mix(print, flags, sizeof(flags));
 }
 
-/* The shortest decimal that reads back as the same number is %.9g for a float4; most are short. */
 static void
 write_coordinate(struct json_writer *w, const char *name, const struct pg_result *rows, int row,
                  int column)
 {
-    char text[32];
-
     if (pg_is_null(rows, row, column))
         return;
-    float value = (float)pg_get_double(rows, row, column);
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value)
-            break;
-    }
     json_name(w, name);
-    json_raw(w, slice_of(text));
+    json_float(w, (float)pg_get_double(rows, row, column));
 }
 
 static void
@@ -165,6 +167,7 @@ fill_slots(struct layout *layout)
 static void
 layout_free(struct layout *layout)
 {
+    hall_fini(&layout->hall);
     free(layout->text);
     free(layout->id_lens);
     free(layout->prints);
@@ -204,7 +207,8 @@ layout_new(const struct pg_result *rows, int **row_of)
     int *order = sorted_rows(rows, count);
     struct layout *layout = order == NULL ? NULL : layout_alloc(count);
 
-    if (layout != NULL && !write_prefixes(layout, rows, order)) {
+    if (layout != NULL &&
+        (!write_prefixes(layout, rows, order) || !hall_init(&layout->hall, rows, order, count))) {
         layout_free(layout);
         layout = NULL;
     }
@@ -254,6 +258,7 @@ bool
 layout_same(const struct layout *a, const struct layout *b)
 {
     return a == b || (a->count == b->count && a->text_len == b->text_len &&
+                      memcmp(a->prints, b->prints, a->count * sizeof(*a->prints)) == 0 &&
                       (a->text_len == 0 || memcmp(a->text, b->text, a->text_len) == 0));
 }
 

@@ -2,11 +2,15 @@
  * map_internal.h - what the files of the map room share.
  *
  * layout.c         what does not change from sale to sale: order, names, ready JSON prefixes
+ * hall.c           the same seats as places: rows, blocks, distances, wishes
+ * choose.c         the best free seats, and those that are under way; choose.h: between it and
+ * choosing.c       the same with maps and locks
  * map_state.c      what does: status, version, end of each seat, in order of change; their counts
  * ends.c           whose end comes next
  * version.c        public versions, and what a reader who names one has
  * render.c         from both to a body, plain and gzip
- * event_map.h      one event's map and the table of all, for the next three:
+ * event_map.h      one event's map and the table of all, for the next three and
+ *                  choosing.c:
  * seat_map.c       the table of maps, trust, watchers
  * moving.c         changes and readings that move a map forward
  * serving.c        answers
@@ -19,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "holdfast/assert.h"
 #include "holdfast/buf.h"
@@ -30,6 +35,64 @@
 
 struct http_body;
 struct pg_result;
+
+/* --- bits, one a seat ---------------------------------------------------------- */
+
+#define BITS_WORD 64
+
+/* None is set. NULL: no memory. */
+static inline uint64_t *
+bits_new(uint32_t count)
+{
+    return calloc(count / BITS_WORD + 1, sizeof(uint64_t));
+}
+
+static inline bool
+bit_is_set(const uint64_t *bits, uint32_t i)
+{
+    return bits[i / BITS_WORD] >> (i % BITS_WORD) & 1;
+}
+
+static inline void
+bit_set(uint64_t *bits, uint32_t i)
+{
+    bits[i / BITS_WORD] |= UINT64_C(1) << (i % BITS_WORD);
+}
+
+static inline void
+bit_clear(uint64_t *bits, uint32_t i)
+{
+    bits[i / BITS_WORD] &= ~(UINT64_C(1) << (i % BITS_WORD));
+}
+
+/* --- hall.c ------------------------------------------------------------------- */
+
+#define HALL_NO_PRICE INT64_MIN
+
+struct hall_row {
+    uint32_t first, end;
+    uint64_t section; /* hash_seeded of its name */
+};
+
+/* Constant after hall_init; seats are those of the layout, by the same numbers. */
+struct hall {
+    uint32_t count;
+    uint64_t *ends;               /* bits: no neighbour after it */
+    uint64_t *accessible;         /* bits */
+    int64_t *far;                 /* from the focal point; what is less is better */
+    int64_t *price;               /* or HALL_NO_PRICE */
+    uint64_t *type;               /* hash_seeded of its name */
+    uint32_t *row;                /* in rows[] */
+    uint32_t row_count, row_most; /* the most seats of one */
+    struct hall_row *rows;
+};
+
+/* row_of: as layout_new makes it. False: no memory. */
+HF_MUST_CHECK bool hall_init(struct hall *hall, const struct pg_result *rows, const int *row_of,
+                             uint32_t count);
+void hall_fini(struct hall *hall);
+/* Seats of such a type are accessible ones. */
+bool hall_type_is_accessible(struct slice type);
 
 /* --- layout.c --------------------------------------------------------------- */
 
@@ -45,10 +108,11 @@ struct layout {
     uint32_t slot_mask; /* of slots: a power of two, at most half full */
     uint32_t *slots;    /* index of a seat, or LAYOUT_NONE: open addressing by hash of the id */
     uint32_t *starts;   /* count + 1: where each seat's prefix begins in `text` */
-    uint64_t *prints;   /* a fingerprint of what a seat's prefix was made from */
+    uint64_t *prints;   /* a fingerprint of what a seat's prefix and place were made from */
     uint8_t *id_lens;
     size_t text_len;
     char *text;
+    struct hall hall;
 };
 
 /*
@@ -124,9 +188,10 @@ void seat_ends_note(struct seat_ends *ends, const struct map_seat *seats, uint32
 
 /* The state of one event's seats and areas. Guarded by the map's lock. */
 struct map_state {
-    struct layout *layout;  /* NULL: nothing loaded yet */
-    struct map_seat *seats; /* layout->count of them */
-    uint32_t newest;        /* head of the order of change */
+    struct layout *layout;   /* NULL: nothing loaded yet */
+    struct map_seat *seats;  /* layout->count of them */
+    struct choices *choices; /* NULL until somebody chooses, and without memory */
+    uint32_t newest;         /* head of the order of change */
     struct seat_ends ends;
     struct db_time next_end;       /* the soonest of them */
     struct seat_map_counts counts; /* of the seats alone, as they are marked */
@@ -174,6 +239,18 @@ struct merge_listener {
  */
 bool map_state_merge(struct map_state *state, struct map_state *fresh, uint64_t position,
                      struct merge_listener *listener);
+
+/* --- choose.c ---------------------------------------------------------------- */
+
+/* Which seats of a map can be chosen now. Guarded by the map's lock. */
+struct choices;
+
+void choices_free(struct choices *choices); /* NULL is fine */
+/* Seat `i` was set. */
+void choices_moved(struct choices *choices, uint32_t i, const struct map_seat *now);
+/* The state has another layout and seats than choices were made for: they are made anew, and what
+ * is under way stays so. */
+void choices_follow(struct map_state *state);
 
 /* --- version.c --------------------------------------------------------------- */
 

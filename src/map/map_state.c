@@ -30,6 +30,7 @@ areas_free(struct map_area *areas, int count)
 void
 map_state_fini(struct map_state *state)
 {
+    choices_free(state->choices);
     layout_put(state->layout);
     free(state->seats);
     seat_ends_fini(&state->ends);
@@ -98,6 +99,7 @@ map_state_set(struct map_state *state, uint32_t i, const struct map_seat *now, u
     seat->changed_at = position;
     link_newest(state, i);
     state->position = position;
+    choices_moved(state->choices, i, seat);
 }
 
 bool
@@ -400,6 +402,7 @@ take_layout(struct map_state *state, struct map_state *fresh)
     fresh->layout = NULL;
     fresh->seats = NULL;
     fresh->ends = (struct seat_ends){ 0 };
+    choices_follow(state);
 }
 
 static void

@@ -185,6 +185,7 @@ load_locked(struct seat_maps *maps, struct event_map *map, struct map_state *fre
     bool changed =
         map_state_merge(&map->state, fresh, seat_maps_next_position(maps), &self.listener);
     map->read_at = reading->began;
+    map->reading_since.us = 0;
     take_base_locked(map, reading);
     if (changed && map->watcher != NULL)
         map->watcher->counted(map->watcher);

@@ -260,6 +260,18 @@ event_map_has_missed_nothing_locked(const struct seat_maps *maps, const struct e
 }
 
 bool
+event_map_may_serve_locked(const struct seat_maps *maps, const struct event_map *map,
+                           struct mono_time arrived, struct mono_time fresh_since)
+{
+    lock_assert_held(&map->lock);
+    if (map->state.layout == NULL)
+        return false;
+    if (arrived.us != 0 && map->read_at.us >= arrived.us)
+        return true;
+    return event_map_has_missed_nothing_locked(maps, map) && map->read_at.us >= fresh_since.us;
+}
+
+bool
 event_map_is_whole_locked(const struct seat_maps *maps, const struct event_map *map)
 {
     return seat_maps_trusted(maps) && event_map_has_missed_nothing_locked(maps, map);

@@ -331,30 +331,13 @@ delta_locked(const struct seat_maps *maps, struct event_map *map, const struct m
 
 /* --- the answer ------------------------------------------------------------------ */
 
-/*
- * A reader is owed what was answered before its request came, not what is changed while it
- * waits: else a map that is invalidated all the time could never be served.
- */
-static bool
-may_serve_locked(const struct seat_maps *maps, const struct event_map *map,
-                 const struct seat_map_request *request)
-{
-    lock_assert_held(&map->lock);
-    if (map->state.layout == NULL)
-        return false;
-    if (request->arrived.us != 0 && map->read_at.us >= request->arrived.us)
-        return true;
-    return event_map_has_missed_nothing_locked(maps, map) &&
-           map->read_at.us >= request->fresh_since.us;
-}
-
 static enum seat_map_answer
 answer_locked(struct seat_maps *maps, struct event_map *map, const struct seat_map_request *request,
               struct seat_map_reply *reply)
 {
     struct map_version since;
 
-    if (!may_serve_locked(maps, map, request))
+    if (!event_map_may_serve_locked(maps, map, request->arrived, request->fresh_since))
         return SEAT_MAP_LOAD;
     if (request->now.us >= map->state.next_end.us)
         map_state_sweep(&map->state, request->now, seat_maps_next_position(maps));

@@ -8,7 +8,7 @@ from support.tables import actions, area_row, audit, query, seat_row, seat_statu
 from support.waiting import wait_until
 
 BASICS = {"name": "An evening", "kind": "event", "status": "on_sale"}
-EVENT_FIELDS = {"event_id", "kind", "name", "status", "currency", "policy", "version", "seat_count"}
+EVENT_FIELDS = {"event_id", "kind", "name", "status", "currency", "policy", "focal_point", "version", "seat_count"}
 DEFAULTS = {"hold_ttl": 900, "extend_by": 300, "max_hold": 1200, "max_seats_per_hold": 8, "max_seats_per_user": 0,
             "one_hold_per_user": False, "no_single_seat_gap": False, "rehold_cooldown": 0}
 OF_KIND = {"event": {}, "show": {"hold_ttl": 300, "no_single_seat_gap": True},

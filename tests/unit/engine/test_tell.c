@@ -20,9 +20,11 @@ struct told {
 static struct told told[MANY + 1];
 static int told_count;
 
+void __wrap_seat_maps_take(struct seat_maps *maps, const struct feed_change *change,
+                           struct feed_mark from, const struct feed_position *after);
 void
-seat_maps_take(struct seat_maps *maps, const struct feed_change *change, struct feed_mark from,
-               const struct feed_position *after)
+__wrap_seat_maps_take(struct seat_maps *maps, const struct feed_change *change,
+                      struct feed_mark from, const struct feed_position *after)
 {
     (void)maps;
     (void)after;
@@ -30,8 +32,9 @@ seat_maps_take(struct seat_maps *maps, const struct feed_change *change, struct 
     told[told_count++] = (struct told){ *change, from.number };
 }
 
+void __wrap_seat_maps_distrust(struct seat_maps *maps);
 void
-seat_maps_distrust(struct seat_maps *maps)
+__wrap_seat_maps_distrust(struct seat_maps *maps)
 {
     (void)maps;
 }

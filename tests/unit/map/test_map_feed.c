@@ -15,7 +15,8 @@
 
 #define SEAT_COLUMNS                                                                               \
     "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
-    "status:text in_payment:bool version:int8 until:time"
+    "status:text in_payment:bool version:int8 until:time "                                         \
+    "aisle_after:bool accessible:bool focal_x:float4 focal_y:float4"
 #define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
 
 #define NOW          1000000000000LL
@@ -99,7 +100,7 @@ rows_of(const struct house *house)
         snprintf(id, sizeof(id), "S%d", i);
         snprintf(version, sizeof(version), "%lld", (long long)house->versions[i]);
         rows_add(rows, id, "main", "1", id, NULL, "1000", NULL, NULL, house->status[i], "f",
-                 version, NULL);
+                 version, NULL, "f", "f", NULL, NULL);
     }
     return rows;
 }
