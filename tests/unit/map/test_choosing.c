@@ -15,14 +15,10 @@
 #include "fake_rows.h"
 #include "holdfast/seating.h"
 #include "map_internal.h"
+#include "map_rows.h"
 
-#define SEAT_COLUMNS                                                                               \
-    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
-    "status:text in_payment:bool version:int8 until:time aisle_after:bool accessible:bool "        \
-    "focal_x:float4 focal_y:float4"
-#define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
-#define NOW          INT64_C(1000000000000)
-#define FOREVER      "9000000000000"
+#define NOW     INT64_C(1000000000000)
+#define FOREVER "9000000000000"
 
 static const struct slice org = { "acme", 4 };
 static const struct slice event = { "E1", 2 };

@@ -12,15 +12,11 @@
 
 #include "fake_rows.h"
 #include "map_internal.h"
+#include "map_rows.h"
 
-#define SEAT_COLUMNS                                                                               \
-    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
-    "status:text in_payment:bool version:int8 until:time"
-#define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
-
-#define NOW          1000000000000LL
-#define SEATS        300
-#define AREAS        3
+#define NOW   1000000000000LL
+#define SEATS 300
+#define AREAS 3
 
 static const struct slice org = { "acme", 4 };
 static const struct slice event = { "E1", 2 };
@@ -69,7 +65,7 @@ seat_rows(const struct world *world)
         number_text(until, seat->until_us);
         rows_add(rows, id, "main", "A", number, NULL, NULL, NULL, NULL,
                  seat_status_word(seat->status), seat->in_payment ? "t" : "f", version,
-                 seat->status == SEAT_HELD ? until : NULL);
+                 seat->status == SEAT_HELD ? until : NULL, "f", "f", NULL, NULL);
     }
     return rows;
 }

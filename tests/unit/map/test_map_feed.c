@@ -12,18 +12,13 @@
 #include "fake_rows.h"
 #include "holdfast/http.h"
 #include "map_internal.h"
+#include "map_rows.h"
 
-#define SEAT_COLUMNS                                                                               \
-    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
-    "status:text in_payment:bool version:int8 until:time "                                         \
-    "aisle_after:bool accessible:bool focal_x:float4 focal_y:float4"
-#define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
-
-#define NOW          1000000000000LL
-#define LATER        (NOW + 60 * TIME_US_PER_S) /* well after what was read at NOW */
-#define ME           10                         /* incarnations */
-#define PEER         20
-#define SEATS        6
+#define NOW   1000000000000LL
+#define LATER (NOW + 60 * TIME_US_PER_S) /* well after what was read at NOW */
+#define ME    10                         /* incarnations */
+#define PEER  20
+#define SEATS 6
 static const struct slice org = { "acme", 4 };
 static const struct slice event = { "E1", 2 };
 

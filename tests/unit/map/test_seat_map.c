@@ -14,14 +14,9 @@
 #include "holdfast/http.h"
 #include "holdfast/json.h"
 #include "map_internal.h"
+#include "map_rows.h"
 
-#define SEAT_COLUMNS                                                                               \
-    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
-    "status:text in_payment:bool version:int8 until:time "                                         \
-    "aisle_after:bool accessible:bool focal_x:float4 focal_y:float4"
-#define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
-
-#define NOW          1000000000000LL
+#define NOW 1000000000000LL
 static const struct slice org = { "acme", 4 };
 static const struct slice event = { "E1", 2 };
 
