@@ -15,7 +15,6 @@ CREATE INDEX seats_row ON seats (seating_row_key(org_id, event_id, section, "row
 -- the front.
 ALTER TABLE events ADD COLUMN focal_x real;
 ALTER TABLE events ADD COLUMN focal_y real;
-ALTER TABLE events ADD CHECK ((focal_x IS NULL) = (focal_y IS NULL));
 
 -- How full an event was, by the minute (occupancy_interval).
 CREATE TABLE occupancy_snapshots (
