@@ -362,7 +362,7 @@ def test_drift_is_found_and_mended_in_the_background(client, event, org, db, sta
     before = node.metrics()["holdfast_repair_drift_total"]
     DAMAGE[name][0](connection, prefix(org, event), hold)
     assert not agrees()
-    wait_until(agrees, timeout=5)
+    wait_until(agrees, timeout=20)
     wait_until(lambda: node.metrics()["holdfast_repair_drift_total"] > before)
     wait_until(lambda: any(line["event"] == "warm_tier_drifted" for line in node.log_lines()))
 
