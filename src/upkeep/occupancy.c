@@ -33,7 +33,6 @@ write_some(const struct upkeep *upkeep, struct desk_tools *tools, struct pg_resu
     pg_param_text(&params, slice_of(round->org));
     pg_param_text(&params, slice_of(round->event));
     pg_param_int4(&params, EVENTS_A_GO);
-    pg_param_int8(&params, upkeep->node->config->occupancy_interval);
     if (!pg_ready_until(tools->pg, deadline))
         return false;
     enum pg_outcome outcome =
