@@ -1,7 +1,7 @@
 -- snapshot_occupancy - writes down how full some of the events are: the next ones of a round.
 --
 -- $1 timestamptz the round's time, $2 text org, $3 text event: those behind it; $4 int4 events at the
--- most (0: passes over the next one that is due, without counting it)
+-- most (0: none is written, and the next one that is due is told)
 -- Columns (always one row): is_mine (false: another node is at it), org, event (the last one that was
 -- due; null: none is left), written.
 -- Events on sale, and those that something happened to since their own last snapshot, however many
