@@ -59,4 +59,10 @@ void db_clock_reset(struct db_clock *clock);
 bool db_clock_read(struct db_clock *clock, struct mono_time now, struct db_time *time,
                    int64_t *error_us);
 
+/*
+ * The latest time that has certainly come at `now`; 0 before the first round trip. What ends later
+ * is not shown, counted or taken as over: within the clock's error of its end a hold lives.
+ */
+struct db_time db_clock_surely_past(struct db_clock *clock, struct mono_time now);
+
 #endif

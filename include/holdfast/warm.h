@@ -64,14 +64,16 @@ struct warm_hold {
 /*
  * After the commit: writes the true value of each seat's key (it replaces unless the key has this
  * hold's id and a newer version), the ZSET member and the hold's meta (left out where `source` is
- * empty). Where no reply is needed none is sent: what Redis refuses there is left to repair. Sends
- * without waiting for the other replies; warm_collect reads them. False: not sent.
+ * empty), and drops the event's counts. Where no reply is needed none is sent: what Redis refuses
+ * there is left to repair. Sends without waiting for the other replies; warm_collect reads them.
+ * False: not sent.
  */
 bool warm_put(struct warm *warm, const struct warm_hold *holds, int count);
 
 /*
  * After a release, a sale, or a failed transaction: removes key, ZSET member and meta of
- * each seat, if the key still has this hold's id (script). Sends without waiting.
+ * each seat, if the key still has this hold's id (script), and the event's counts. Sends without
+ * waiting.
  */
 bool warm_remove(struct warm *warm, const struct warm_hold *holds, int count);
 

@@ -183,8 +183,8 @@ HF_MUST_CHECK bool call_query_int(struct api_call *call, const char *name, int64
 /* The same as a time; *time stays as it is when it is not there. False: answered, as above. */
 HF_MUST_CHECK bool call_query_time(struct api_call *call, const char *name, struct db_time *time);
 /*
- * `from` and `to`: without them the day that ends now. False: answered, as above; so are times that
- * lie the wrong way round.
+ * `from` and `to`: without them the day up to what was answered last. False: answered, as above; so
+ * are times that lie the wrong way round.
  */
 HF_MUST_CHECK bool call_query_range(struct api_call *call, struct db_time *from,
                                     struct db_time *to);
@@ -203,7 +203,11 @@ struct slice call_user_agent(struct api_call *call);
 /* From where the call comes, for the audit log: the client's address and its user agent. */
 void call_add_origin(struct api_call *call, struct pg_params *params);
 
-/* The database's clock now; this machine's before the first round trip. */
+/*
+ * The database's clock now; this machine's before the first round trip. Nothing that was committed
+ * is later than this, its error and the leeway together, as far as this node knows.
+ */
+#define CLOCK_LEEWAY_US TIME_US_PER_S
 struct db_time call_now(struct api *api, int64_t *error_us);
 
 /*

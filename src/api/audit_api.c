@@ -12,10 +12,8 @@
 #include "audit_search.h"
 #include "holdfast/json.h"
 
-#define LIMIT_DEFAULT 100
-#define LIMIT_MAX     1000
-#define CLOCK_LEEWAY_US                                                                            \
-    TIME_US_PER_S /* entries are not newer than now, as far as this node knows it */
+#define LIMIT_DEFAULT    100
+#define LIMIT_MAX        1000
 #define PLACE_TEXT_BYTES 48
 
 /* --- the question ------------------------------------------------------------- */

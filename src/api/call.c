@@ -159,7 +159,7 @@ call_query_range(struct api_call *call, struct db_time *from, struct db_time *to
 {
     int64_t error_us;
 
-    *to = call_now(call->api, &error_us);
+    to->us = call_now(call->api, &error_us).us + error_us + CLOCK_LEEWAY_US;
     if (!call_query_time(call, "to", to))
         return false;
     from->us = to->us - DAY_US;

@@ -470,6 +470,15 @@ read_hold_ids(struct reader *reader, const struct field_spec *spec, struct json_
 }
 
 static void
+read_int(struct reader *reader, const struct field_spec *spec, struct json_value value,
+         int64_t *out)
+{
+    if (!json_value_int(value, spec->min, spec->max, out))
+        wrong(reader, spec->name,
+              reason_with(reader, "is not a whole number from %lld to %lld", spec->min, spec->max));
+}
+
+static void
 read_bool(struct reader *reader, const struct field_spec *spec, struct json_value value, bool *out)
 {
     if (value.kind == JSON_TRUE || value.kind == JSON_FALSE)
@@ -504,10 +513,11 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
         read_verdict(reader, spec, value, out);
         return;
     case FIELD_INT:
-        if (!json_value_int(value, spec->min, spec->max, out))
-            wrong(reader, spec->name,
-                  reason_with(reader, "is not a whole number from %lld to %lld", spec->min,
-                              spec->max));
+        read_int(reader, spec, value, out);
+        return;
+    case FIELD_COUNT:
+        if (!json_value_count(value, spec->min, out))
+            wrong(reader, spec->name, "is not a whole number above zero");
         return;
     case FIELD_BOOL:
         read_bool(reader, spec, value, out);

@@ -56,6 +56,7 @@ enum field_type {
     FIELD_SOURCE,   /* struct slice: web, scanner or offline_sync */
     FIELD_VERDICT,  /* struct slice: succeeded or failed */
     FIELD_INT,      /* int64_t: min..max */
+    FIELD_COUNT,    /* int64_t: min.., INT64_MAX for whatever is more than that */
     FIELD_BOOL,     /* bool */
     FIELD_SEAT_IDS, /* struct seat_list */
     FIELD_VERSIONS, /* struct seat_list from {seat: version} */

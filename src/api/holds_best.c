@@ -11,7 +11,7 @@
 enum { QUANTITY, ADJACENT, ACCESSIBLE, PRICE_MIN, PRICE_MAX_ };
 
 static const struct field_spec best_fields[] = {
-    [QUANTITY] = { "quantity", FIELD_INT, AT(quantity), 1, INT64_MAX, true, false },
+    [QUANTITY] = { "quantity", FIELD_COUNT, AT(quantity), 1, 0, true, false },
     [ADJACENT] = { "adjacent", FIELD_BOOL, AT(adjacent), 0, 0, false, false },
     [ACCESSIBLE] = { "accessible", FIELD_BOOL, AT(accessible), 0, 0, false, false },
     [PRICE_MIN] = { "price_min", FIELD_INT, AT(price_min), 0, PRICE_MAX, false, false },

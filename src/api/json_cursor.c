@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #define NUMBER_BYTES_MAX 64
+#define PLAIN_DIGITS_MAX 16
 #define INT_DOUBLE_MAX   9007199254740991.0 /* beyond it a double can't tell neighbours apart */
 
 static bool
@@ -273,9 +274,9 @@ json_value_text(struct arena *arena, struct json_value value, struct slice *text
 
 /* --- numbers ------------------------------------------------------------------ */
 
-/* "7.0" and "7e0" are seven too. */
+/* False: it has too many characters. */
 static bool
-whole_double(struct slice raw, int64_t *number)
+double_of(struct slice raw, double *number)
 {
     char text[NUMBER_BYTES_MAX + 1];
 
@@ -283,8 +284,18 @@ whole_double(struct slice raw, int64_t *number)
         return false;
     memcpy(text, raw.ptr, raw.len);
     text[raw.len] = '\0';
-    double value = strtod(text, NULL);
-    if (!isfinite(value) || value != trunc(value) || fabs(value) > INT_DOUBLE_MAX)
+    *number = strtod(text, NULL);
+    return true;
+}
+
+/* "7.0" and "7e0" are seven too. */
+static bool
+whole_double(struct slice raw, int64_t *number)
+{
+    double value;
+
+    if (!double_of(raw, &value) || !isfinite(value) || value != trunc(value) ||
+        fabs(value) > INT_DOUBLE_MAX)
         return false;
     *number = (int64_t)value;
     return true;
@@ -296,7 +307,7 @@ plain_digits(struct slice raw, int64_t *number)
     bool is_negative = raw.len > 0 && raw.ptr[0] == '-';
     int64_t sum = 0;
 
-    if (raw.len > 16)
+    if (raw.len > PLAIN_DIGITS_MAX)
         return false;
     for (size_t i = is_negative; i < raw.len; i++) {
         if (raw.ptr[i] < '0' || raw.ptr[i] > '9')
@@ -319,5 +330,30 @@ json_value_int(struct json_value value, int64_t min, int64_t max, int64_t *numbe
     if (whole < min || whole > max)
         return false;
     *number = whole;
+    return true;
+}
+
+/* Of digits alone, however many: JSON has no leading zeros. Of the rest, what a double can tell. */
+static bool
+is_beyond_int(struct slice raw)
+{
+    size_t digits = 0;
+    double value;
+
+    while (digits < raw.len && raw.ptr[digits] >= '0' && raw.ptr[digits] <= '9')
+        digits++;
+    if (digits == raw.len)
+        return digits > PLAIN_DIGITS_MAX;
+    return double_of(raw, &value) && value > INT_DOUBLE_MAX;
+}
+
+bool
+json_value_count(struct json_value value, int64_t min, int64_t *number)
+{
+    if (json_value_int(value, min, INT64_MAX, number))
+        return true;
+    if (value.kind != JSON_NUMBER || !is_beyond_int(value.raw))
+        return false;
+    *number = INT64_MAX;
     return true;
 }

@@ -55,5 +55,7 @@ HF_MUST_CHECK bool json_value_text(struct arena *arena, struct json_value value,
 
 /* True when the value is a whole number between min and max; *number gets it. */
 bool json_value_int(struct json_value value, int64_t min, int64_t max, int64_t *number);
+/* The same without an upper bound: a number that is too large for *number is INT64_MAX. */
+bool json_value_count(struct json_value value, int64_t min, int64_t *number);
 
 #endif

@@ -18,16 +18,16 @@ static bool
 read_map(struct api_call *call, struct occupancy_answer *answer, struct db_time *latest)
 {
     const struct node *node = call->api->node;
+    struct mono_time read_at = mono_now();
     struct db_time now;
     int64_t error_us;
 
-    if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
+    if (!db_clock_read(node->clock, read_at, &now, &error_us))
         return false;
     *answer = (struct occupancy_answer){ .at = now };
     latest->us = now.us + error_us;
-    /* Within the clock's error of its end a hold is not counted over. */
     return seat_maps_count(node->maps, call_org(call), call->event,
-                           (struct db_time){ now.us - error_us }, &answer->counts);
+                           db_clock_surely_past(node->clock, read_at), &answer->counts);
 }
 
 bool

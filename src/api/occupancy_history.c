@@ -12,13 +12,14 @@
 #include "events_internal.h"
 #include "holdfast/json.h"
 
-#define STEP_UNIT_S     60
+#define UNIT_MAX_S      60
 #define STEP_MAX_S      (366 * 24 * (int64_t)3600)
 #define SNAPSHOTS_MAX   10080 /* a week of minutes */
 #define SNAPSHOTS_USUAL 1500  /* where no step is asked for: a day of minutes, and some */
 
 struct history {
     struct db_time from, to;
+    int64_t unit_s; /* of which a step is a multiple */
     int64_t step_s;
 };
 
@@ -87,14 +88,25 @@ run(struct api_call *call, struct desk_tools *tools)
     pg_result_free(&rows);
 }
 
+/* A minute, or the time between two snapshots where that is shorter. */
+static int64_t
+step_unit_s(const struct api *api)
+{
+    int64_t interval_s = api->node->config->occupancy_interval / TIME_US_PER_S;
+
+    if (interval_s < 1)
+        return 1;
+    return interval_s < UNIT_MAX_S ? interval_s : UNIT_MAX_S;
+}
+
 /* The least step that makes no more than `most` snapshots of the range. */
 static int64_t
 least_step_s(const struct history *history, int64_t most)
 {
-    int64_t unit_us = STEP_UNIT_S * (int64_t)TIME_US_PER_S;
-    int64_t minutes = (history->to.us - history->from.us) / unit_us;
+    int64_t unit_us = history->unit_s * (int64_t)TIME_US_PER_S;
+    int64_t units = (history->to.us - history->from.us) / unit_us;
 
-    return STEP_UNIT_S * (minutes / most + 1);
+    return history->unit_s * (units / most + 1);
 }
 
 /* False: the call is answered. */
@@ -104,8 +116,8 @@ check_step(struct api_call *call, const struct history *history)
     int64_t least_s = least_step_s(history, SNAPSHOTS_MAX);
     char reason[128];
 
-    if (history->step_s % STEP_UNIT_S != 0)
-        snprintf(reason, sizeof(reason), "is not a multiple of %d", STEP_UNIT_S);
+    if (history->step_s % history->unit_s != 0)
+        snprintf(reason, sizeof(reason), "is not a multiple of %" PRId64, history->unit_s);
     else if (history->step_s < least_s)
         snprintf(reason, sizeof(reason),
                  "makes more than %d snapshots of that time: it is to be %" PRId64 " at the least",
@@ -121,13 +133,13 @@ occupancy_history_get(struct api *api, struct api_call *call)
 {
     struct history *history = arena_alloc(&call->arena, sizeof(*history));
 
-    (void)api;
     if (history == NULL) {
         respond_refusal(call, HF_OVERLOADED, NULL);
         return;
     }
+    history->unit_s = step_unit_s(api);
     if (!call_query_range(call, &history->from, &history->to) ||
-        !call_query_int(call, "step", STEP_UNIT_S, STEP_MAX_S,
+        !call_query_int(call, "step", history->unit_s, STEP_MAX_S,
                         least_step_s(history, SNAPSHOTS_USUAL), &history->step_s) ||
         !check_step(call, history))
         return;

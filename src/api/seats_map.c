@@ -166,18 +166,6 @@ map_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status)
 
 /* --- on the loop ------------------------------------------------------------------------ */
 
-/* Within the clock's error of its end a hold is not shown over. */
-static struct db_time
-surely_past(struct api *api)
-{
-    struct db_time now;
-    int64_t error_us;
-
-    if (!db_clock_read(api->node->clock, mono_now(), &now, &error_us))
-        return (struct db_time){ 0 };
-    return (struct db_time){ now.us - error_us };
-}
-
 /* False: no memory; the call is answered. */
 static bool
 begin(struct api *api, struct api_call *call)
@@ -193,7 +181,7 @@ begin(struct api *api, struct api_call *call)
         .event = call->event,
         .if_none_match = http->if_none_match,
         .gzip = accepts_gzip(http->accept_encoding),
-        .now = surely_past(api),
+        .now = db_clock_surely_past(api->node->clock, mono_now()),
         .arrived = mono_now(),
         .fresh_since = { seat_maps_trusted(api->node->maps) ? 0 : mono_now().us - FRESH_US },
     };

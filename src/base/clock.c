@@ -117,6 +117,17 @@ db_clock_read(struct db_clock *clock, struct mono_time now, struct db_time *time
     return true;
 }
 
+struct db_time
+db_clock_surely_past(struct db_clock *clock, struct mono_time now)
+{
+    struct db_time time;
+    int64_t error_us;
+
+    if (!db_clock_read(clock, now, &time, &error_us))
+        return (struct db_time){ 0 };
+    return (struct db_time){ time.us - error_us };
+}
+
 bool
 mono_is_due(struct mono_time *due, int64_t every_us)
 {

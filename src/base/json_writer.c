@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base_internal.h"
 #include "holdfast/assert.h"
@@ -204,20 +205,40 @@ json_int(struct json_writer *w, int64_t number)
     buf_append_int(w->out, number);
 }
 
-/* Decimal point whatever the locale; what JSON has no word for becomes null. */
+/* What snprintf wrote as the decimal point, however many bytes it has in this locale, becomes '.'.
+ */
+static void
+set_point(char *text)
+{
+    char *point = text + strspn(text, "-0123456789");
+    size_t len = strcspn(point, "0123456789e");
+
+    if (len == 0)
+        return;
+    *point = '.';
+    memmove(point + 1, point + len, strlen(point + len) + 1);
+}
+
+/* JSON has no word for infinities and what is no number: they become null. */
 void
 json_float(struct json_writer *w, float number)
 {
     char text[32];
 
+    if (!isfinite(number)) {
+        json_null(w);
+        return;
+    }
     for (int digits = 6; digits <= 9; digits++) { /* nine always do, and most are short */
         snprintf(text, sizeof(text), "%.*g", digits, (double)number);
         if (strtof(text, NULL) == number)
             break;
     }
+    set_point(text);
     json_raw(w, slice_of(text));
 }
 
+/* Decimal point whatever the locale; what JSON has no word for becomes null. */
 void
 json_double(struct json_writer *w, double number, int decimals)
 {

@@ -62,18 +62,6 @@ among(const struct op_best *best)
                                                                     : AMONG_DOUBLINGS);
 }
 
-/* Within the clock's error of its end a hold is not over. */
-static struct db_time
-surely_past(struct node *node)
-{
-    struct db_time now;
-    int64_t error_us;
-
-    if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
-        return (struct db_time){ 0 };
-    return (struct db_time){ now.us - error_us };
-}
-
 static enum seat_choice
 choose(struct worker *worker, struct op *op)
 {
@@ -90,7 +78,7 @@ choose(struct worker *worker, struct op *op)
         .no_gap = op->info.policy.no_single_seat_gap,
         .among = among(best),
         .random = worker_random(worker),
-        .now = surely_past(node),
+        .now = db_clock_surely_past(node->clock, mono_now()),
         .fresh_since = { seat_maps_trusted(node->maps) ? 0 : mono_now().us - FRESH_US },
         .arrived = op->received,
         .is_reader = best->is_reader,

@@ -167,18 +167,6 @@ take_stirred(struct audience *audience)
     return is_stirred;
 }
 
-/* Within the clock's error of its end a hold is not counted over. */
-static struct db_time
-surely_past(struct streams *streams)
-{
-    struct db_time now;
-    int64_t error_us;
-
-    if (!db_clock_read(streams->node->clock, mono_now(), &now, &error_us))
-        return (struct db_time){ 0 };
-    return (struct db_time){ now.us - error_us };
-}
-
 /* Counts move by changes, and where there are holds, by time. */
 static void
 count_locked(struct streams *streams, struct audience *audience)
@@ -187,8 +175,8 @@ count_locked(struct streams *streams, struct audience *audience)
     bool is_stirred = take_stirred(audience);
 
     if ((!is_stirred && audience->has_counts && audience->counts.held == 0) ||
-        !seat_maps_count(streams->node->maps, audience->org, audience->event, surely_past(streams),
-                         &counts) ||
+        !seat_maps_count(streams->node->maps, audience->org, audience->event,
+                         db_clock_surely_past(streams->node->clock, mono_now()), &counts) ||
         (audience->has_counts && same_counts(&counts, &audience->counts)))
         return;
     audience->counts = counts;

@@ -28,9 +28,15 @@
 #define DUE_AT_ONCE         1024
 
 /* A round of snapshots of occupancy: how far it has come. */
+struct snapshot_place {
+    char org[ID_BYTES_MAX + 1], event[ID_BYTES_MAX + 1];
+};
+
 struct snapshot_round {
     struct db_time at;
-    char org[ID_BYTES_MAX + 1], event[ID_BYTES_MAX + 1]; /* all up to this one have theirs */
+    struct snapshot_place behind; /* all up to this one have theirs, or were passed over */
+    struct snapshot_place next;   /* the one that is tried alone */
+    int events;                   /* how many the next portion takes; 0: it learns `next` */
     bool is_done;
 };
 

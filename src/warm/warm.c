@@ -192,6 +192,13 @@ add_seat_holds_key(struct warm *warm, const struct warm_hold *hold)
 }
 
 static void
+add_occupancy_key(struct warm *warm, const struct warm_hold *hold)
+{
+    warm_key_occupancy(&warm->word, hold->org, hold->event);
+    warm_add_built(warm);
+}
+
+static void
 add_meta_key(struct warm *warm, const struct warm_hold *hold)
 {
     warm_key_hold_meta(&warm->word, hold->org, hold->event, &hold->hold_id);
@@ -297,6 +304,15 @@ tell_meta(struct warm *warm, const struct warm_hold *hold)
     return warm_tell(warm);
 }
 
+/* No node believes the event's counts of before (occupancy_value.c); others who read them may. */
+static bool
+tell_no_counts(struct warm *warm, const struct warm_hold *hold)
+{
+    warm_begin(warm, 2, "DEL");
+    add_occupancy_key(warm, hold);
+    return warm_tell(warm);
+}
+
 /* What may have been another's, or newer, is replaced with a look at it. */
 static bool
 send_checked(struct warm *warm, const struct warm_hold *const *seats, int count)
@@ -329,7 +345,7 @@ send_told(struct warm *warm, const struct warm_hold *const *seats, int count)
             told = tell_meta(warm, seats[i]);
         }
     }
-    return told && tell_life(warm, seats, count);
+    return told && tell_no_counts(warm, seats[0]) && tell_life(warm, seats, count);
 }
 
 bool
@@ -349,11 +365,12 @@ warm_put(struct warm *warm, const struct warm_hold *holds, int count)
 static bool
 send_remove(struct warm *warm, const struct warm_hold *const *seats, int count)
 {
-    int keys = 1 + 2 * count;
+    int keys = 2 + 2 * count;
     warm_begin(warm, 3 + keys + count, "EVALSHA");
     add_text(warm, warm->link.sha[SCRIPT_REMOVE_HOLDS]);
     warm_word_int(&warm->command, keys);
     add_seat_holds_key(warm, seats[0]);
+    add_occupancy_key(warm, seats[0]);
     for (int i = 0; i < count; i++) {
         add_seat_key(warm, seats[i]);
         if (seats[i]->lives_on) {

@@ -213,7 +213,8 @@ def test_a_house_is_sold_to_the_last_seats_that_fit(admin, nodes, db, org, prove
     assert len(told) == REQUESTS
     holds = [answer.json for _, _, answer, _ in told if answer.status == 201]
     assert_apart(holds)
-    assert all(groups(chosen(answer)) == 1 for _, adjacent, answer, _ in told if answer.status == 201 and adjacent)
+    beside = [chosen(answer) for _, adjacent, answer, _ in told if answer.status == 201 and adjacent]
+    assert all(groups(seats) == 1 and fits_aisle(seats) for seats in beside)
     refused = [one for one in told if one[2].status != 201]
     assert {answer.code for _, _, answer, _ in refused} <= {"sold_out", "no_adjacent_seats"}, \
         tally(answer for _, _, answer, _ in told)

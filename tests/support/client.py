@@ -107,7 +107,10 @@ class Client:
             connection.close()
             self._local.connection = None
 
-    def get(self, path, **more):
+    def get(self, path, query=None, **more):
+        """query: {name: value}, sent as they are; a name that is a word of Python ends in _ (from_)."""
+        if query:
+            path += "?" + "&".join(f"{name.rstrip('_')}={value}" for name, value in query.items())
         return self.request("GET", path, **more)
 
     def post(self, path, json=None, **more):

@@ -82,6 +82,41 @@ whole_numbers_are_whole_however_they_are_written(void **state)
     assert_false(json_value_int(json_value_of(SLICE_LITERAL("5")), 6, 7, &value));
 }
 
+static void
+a_count_that_is_too_large_to_be_kept_is_the_largest(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_count;
+        int64_t value;
+    } cases[] = {
+        { "1", true, 1 },
+        { "2.0", true, 2 },
+        { "9999999999999999", true, INT64_C(9999999999999999) },
+        { "99999999999999999", true, INT64_MAX },
+        { "99999999999999999999", true, INT64_MAX },
+        { "1e30", true, INT64_MAX },
+        { "1e400", true, INT64_MAX },
+        { "1234567890123456789012345678901234567890123456789012345678901234567890", true,
+          INT64_MAX },
+        { "0", false, 0 },
+        { "-1", false, 0 },
+        { "1.5", false, 0 },
+        { "-99999999999999999999", false, 0 },
+        { "-1e30", false, 0 },
+        { "\"99999999999999999999\"", false, 0 },
+        { "null", false, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t value = -1;
+        bool is_count = json_value_count(json_value_of(slice_of(cases[i].text)), 1, &value);
+        assert_int_equal(is_count, cases[i].is_count);
+        if (is_count)
+            assert_int_equal(value, cases[i].value);
+    }
+}
+
 /* --- beside cJSON ------------------------------------------------------------------------- */
 
 static void compare(struct json_value value, const struct cJSON *item);
@@ -203,6 +238,7 @@ main(void)
         cmocka_unit_test(members_come_in_order_whatever_the_spaces),
         cmocka_unit_test(texts_without_escapes_stay_where_they_are),
         cmocka_unit_test(whole_numbers_are_whole_however_they_are_written),
+        cmocka_unit_test(a_count_that_is_too_large_to_be_kept_is_the_largest),
         cmocka_unit_test(it_agrees_with_a_tree_on_random_texts),
     };
     return cmocka_run_group_tests(tests, NULL, free_arena);

@@ -53,6 +53,7 @@ assert_estimate(struct db_clock *clock, int64_t now_us, int64_t expected_us, int
     assert_true(db_clock_read(clock, mono(now_us), &time, &error_us));
     assert_int_equal(time.us, expected_us);
     assert_int_equal(error_us, expected_error);
+    assert_int_equal(db_clock_surely_past(clock, mono(now_us)).us, expected_us - expected_error);
 }
 
 static void
@@ -62,6 +63,7 @@ clock_knows_nothing_before_the_first_round_trip(void **state)
     int64_t error_us;
 
     assert_false(db_clock_read(*state, mono(5), &time, &error_us));
+    assert_int_equal(db_clock_surely_past(*state, mono(5)).us, 0);
 }
 
 static void

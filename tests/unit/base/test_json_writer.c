@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <limits.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,43 @@ doubles_that_json_lacks_are_null(void **state)
 }
 
 static void
+floats_are_short_and_those_that_json_lacks_are_null(void **state)
+{
+    (void)state;
+    json_array_begin(&w);
+    json_float(&w, 12.1F);
+    json_float(&w, -0.5F);
+    json_float(&w, 3.0F);
+    json_float(&w, 16777217.0F / 3);
+    json_float(&w, 1e20F);
+    json_float(&w, (float)NAN);
+    json_float(&w, (float)INFINITY);
+    json_float(&w, -(float)INFINITY);
+    json_array_end(&w);
+    assert_written("[12.1,-0.5,3,5592405.5,1e+20,null,null,null]");
+}
+
+static void
+a_float_has_a_point_in_every_locale(void **state)
+{
+    static const char *const with_comma[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "pt_BR.UTF-8",
+                                              "de_DE.utf8",  "ps_AF",       "fa_IR" };
+    bool is_set = false;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(with_comma) / sizeof(with_comma[0]) && !is_set; i++)
+        is_set = setlocale(LC_NUMERIC, with_comma[i]) != NULL;
+    if (!is_set)
+        skip();
+    json_array_begin(&w);
+    json_float(&w, 12.1F);
+    json_float(&w, -1.5e20F);
+    json_array_end(&w);
+    setlocale(LC_NUMERIC, "C");
+    assert_written("[12.1,-1.5e+20]");
+}
+
+static void
 uuid_is_written_as_text(void **state)
 {
     struct uuid uuid;
@@ -255,6 +293,8 @@ main(void)
         WRITER_TEST(integers_are_written_to_their_ends),
         WRITER_TEST(doubles_have_the_decimals_asked_for),
         WRITER_TEST(doubles_that_json_lacks_are_null),
+        WRITER_TEST(floats_are_short_and_those_that_json_lacks_are_null),
+        WRITER_TEST(a_float_has_a_point_in_every_locale),
         WRITER_TEST(uuid_is_written_as_text),
         WRITER_TEST(text_is_escaped_where_json_demands_it),
         WRITER_TEST(good_utf8_is_left_alone),

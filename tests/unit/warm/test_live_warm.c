@@ -69,6 +69,43 @@ a_hold_that_loses_one_seat_of_two_keeps_its_meta(void **state)
     assert_int_equal(ask_number("EXISTS", meta, ""), 0);
 }
 
+static bool
+has_counts(struct slice of_event)
+{
+    char *json = NULL;
+    size_t len = 0;
+    bool found = warm_get_occupancy(warm, ORG, of_event, &json, &len);
+
+    free(json);
+    return found;
+}
+
+static void
+what_changes_an_event_drops_its_counts_and_no_others(void **state)
+{
+    (void)state;
+    REDIS_OR_SKIP();
+    struct slice beside = SLICE_LITERAL("beside"), counts = SLICE_LITERAL("{}");
+    struct warm_hold hold = hold_of("A1", uuid_v7_new(), "ann", 1);
+    struct warm_hold elsewhere = hold_of("A2", uuid_v7_new(), "bob", 1);
+
+    assert_true(warm_put_occupancy(warm, ORG, beside, counts, 10000));
+    for (int turn = 0; turn < 3; turn++) {
+        assert_true(warm_put_occupancy(warm, ORG, event, counts, 10000));
+        assert_true(has_counts(event));
+        if (turn < 2)
+            put_one(hold);
+        else
+            remove_one(hold);
+        assert_false(has_counts(event));
+        hold.fresh = true;
+    }
+    assert_true(warm_put_occupancy(warm, ORG, event, counts, 10000));
+    remove_one(elsewhere); /* a hold that has no key here is gone all the same */
+    assert_false(has_counts(event));
+    assert_true(has_counts(beside));
+}
+
 static void
 a_put_writes_key_member_and_meta(void **state)
 {
@@ -350,6 +387,8 @@ main(void)
                                         close_case),
         cmocka_unit_test_setup_teardown(
             a_fresh_put_writes_the_same_and_its_key_lives_a_minute_longer, open_case, close_case),
+        cmocka_unit_test_setup_teardown(what_changes_an_event_drops_its_counts_and_no_others,
+                                        open_case, close_case),
         cmocka_unit_test_setup_teardown(a_put_writes_key_member_and_meta, open_case, close_case),
         cmocka_unit_test_setup_teardown(a_put_replaces_unless_this_hold_has_a_newer_version_there,
                                         open_case, close_case),
