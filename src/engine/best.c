@@ -254,7 +254,6 @@ judge(struct op *op)
 {
     struct op_best *best = op->best;
 
-    best->is_lost = false; /* by the same transaction, before it had to be repeated */
     /* Of one that may have run before, these very seats are asked for. */
     if (op->may_have_run || !is_about_seats(op))
         return;
@@ -277,6 +276,13 @@ best_judge(struct batch *batch)
     for (int i = 0; i < batch->count; i++)
         if (batch->ops[i]->best != NULL && batch->ops[i]->kind == OP_HOLD)
             judge(batch->ops[i]);
+}
+
+void
+best_begin(struct op *op)
+{
+    if (op->best != NULL)
+        op->best->is_lost = false;
 }
 
 bool

@@ -301,6 +301,8 @@ HF_MUST_CHECK enum best_step best_refuse(struct worker *worker, struct op *op,
 /* After all other verdicts: which ops lost a race for seats. They begin again (best_again) with
  * others. */
 void best_judge(struct batch *batch);
+/* A transaction begins: what one before it said of the race is void. */
+void best_begin(struct op *op);
 bool best_is_lost(const struct op *op);
 void best_again(struct worker *worker, struct op *op);
 /* Its seats are under way no more. */
