@@ -412,7 +412,8 @@ batch_run_again(struct batch *batch, bool committed)
         memory_doubts(batch->worker->node);
     for (int i = batch->count - 1; i >= 0; i--) {
         struct op *op = batch->ops[i];
-        op->may_have_run = op->may_have_run || committed;
+        /* What lost its race has committed nothing. */
+        op->may_have_run = op->may_have_run || (committed && !best_is_lost(op));
         if (committed && op->kind == OP_EXTEND && !op->keyed)
             engine_refuse(batch->worker->engine, op,
                           HF_OUTCOME_UNKNOWN); /* twice would be too far */
@@ -513,6 +514,8 @@ batch_begin(struct batch *batch)
     batch->id = uuid_v7_new();
     batch->due = 0;
     batch->fallen = false;
+    for (int i = 0; i < batch->count; i++)
+        best_begin(batch->ops[i]);
     batch->began = mono_now();
     atomic_store(&batch->worker->transacting.since_us, batch->began.us);
     batch->deadline = ops_store_deadline(batch->worker->engine, batch->ops, batch->count);
