@@ -21,7 +21,6 @@
 #define CLAIM_TRIES     8
 #define AT_ONCE_MAX     3 /* so often it begins again without a pause */
 #define PAUSES_MAX      3 /* a pause doesn't grow longer than op_later's of so many tries */
-#define GAPS_MAX        8 /* refusals by the gap rule; the map doesn't know what the user has */
 #define AMONG_FIRST     4
 #define AMONG_DOUBLINGS 4
 
@@ -231,7 +230,10 @@ best_prepare(struct worker *worker, struct op *op, bool is_alone)
 
 /* --- after it ------------------------------------------------------------------------------- */
 
-/* True: what was said is about these seats, and others may do. */
+/*
+ * True: what was said is about these seats, and others may do. However often the gap rule refused
+ * some, those that it would allow may be under way or locked, and so nothing is known to be gone.
+ */
 static bool
 is_about_seats(const struct op *op)
 {
@@ -257,15 +259,10 @@ judge(struct op *op)
     /* Of one that may have run before, these very seats are asked for. */
     if (op->may_have_run || !is_about_seats(op))
         return;
-    best->gaps += op->fate == FATE_ANSWER && op->status == HF_SINGLE_SEAT_GAP;
-    if (best->gaps > GAPS_MAX) {
-        op_fail(op, HF_NO_ADJACENT_SEATS);
-    } else {
-        best->is_lost = true;
-        op->fate = FATE_AGAIN;
-        op->grow = op->same = false;
-        op->grow_hold = (struct uuid){ { 0 } };
-    }
+    best->is_lost = true;
+    op->fate = FATE_AGAIN;
+    op->grow = op->same = false;
+    op->grow_hold = (struct uuid){ { 0 } };
     for (int i = 0; i < op->seat_count; i++)
         op->seats[i].code = HF_OK; /* it isn't about this seat or that */
 }

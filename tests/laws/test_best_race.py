@@ -160,6 +160,30 @@ def test_what_stays_locked_is_contended(admin, start_node, database_url, org):
     assert chosen(best(admin.as_user().at(node), event, 2)) == ["A-1", "A-2"]
 
 
+def test_what_only_the_rule_leaves_beside_locked_seats_is_contended(admin, start_node, database_url, org):
+    """Of three in a row the outer ones are locked, and the middle one alone would leave both alone: nobody can say yet
+    that nothing fits."""
+    node = start_node(request_timeout="6s")
+    event = admin.make_event(3, policy={"no_single_seat_gap": True})
+    with seat_locked(database_url, org, event, "A-1", "A-3"):
+        answer = best(admin.as_user().at(node), event, 1)
+    check_problem(answer, "seat_contended")
+
+
+def test_who_waits_beside_locked_seats_gets_one_when_they_are_free(admin, client, node, database_url, org, prove):
+    event = admin.make_event(3, policy={"no_single_seat_gap": True})
+    lost = lambda: node.metrics()["holdfast_best_lost_total"]  # noqa: E731
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with seat_locked(database_url, org, event, "A-1", "A-3"):
+            before = lost()
+            answer = pool.submit(best, client, event, 1)
+            wait_until(lambda: lost() >= before + 30, timeout=20, what="it tries again and again")
+            assert not answer.done()
+        hold = answer.result().expect(201).json
+    assert seat_ids(hold) in (["A-1"], ["A-3"])
+    prove(event, [hold])
+
+
 # --- a house ----------------------------------------------------------------------------------------------------------
 
 
