@@ -11,8 +11,11 @@
 #include "engine_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "holdfast/seating.h"
+
+#define LOCK_NOT_AVAILABLE "55P03"
 
 enum gap_state { GAP_SEAT_FREE, GAP_SEAT_HELD, GAP_SEAT_TAKEN, GAP_SEAT_REMOVED };
 
@@ -383,7 +386,7 @@ send_rows(struct batch *batch, const struct gaps *gaps)
     struct pg_array *org = worker_array(batch->worker, 0, PG_TEXT);
     struct pg_array *event = worker_array(batch->worker, 1, PG_TEXT);
     struct pg_array *seat = worker_array(batch->worker, 2, PG_TEXT);
-    struct pg_params params;
+    struct pg_params params, lock_params;
 
     for (int i = 0; i < gaps->choice_count; i++) {
         const struct gap_choice *choice = &gaps->choices[i];
@@ -397,8 +400,23 @@ send_rows(struct batch *batch, const struct gaps *gaps)
     pg_param_array(&params, org);
     pg_param_array(&params, event);
     pg_param_array(&params, seat);
-    pg_tx_send(batch->worker->pg, STATEMENT_LOCK_ROWS, &params);
+    lock_params = params;
+    pg_param_bool(&lock_params, !batch->ops[0]->row_waits);
+    pg_tx_send(batch->worker->pg, STATEMENT_LOCK_ROWS, &lock_params);
     pg_tx_send(batch->worker->pg, STATEMENT_READ_ROWS, &params);
+}
+
+/* False: not all of them, or the transaction has failed. */
+static bool
+rows_are_locked(struct batch *batch)
+{
+    struct pg_result *missed = NULL;
+    bool ok = batch_next(batch, &missed);
+
+    batch->stuck = ok ? pg_get_int(missed, 0, 0) > 0
+                      : strcmp(pg_last_sqlstate(batch->worker->pg), LOCK_NOT_AVAILABLE) == 0;
+    pg_result_free(&missed);
+    return ok && !batch->stuck;
 }
 
 bool
@@ -410,9 +428,8 @@ gaps_decide(struct batch *batch)
     if (gaps == NULL || gaps->lost)
         return true;
     send_rows(batch, gaps);
-    batch->due++; /* of lock_rows */
     pg_tx_flush(batch->worker->pg);
-    if (!batch_skip_due(batch) || !batch_next(batch, &rows))
+    if (!batch_skip_due(batch) || !rows_are_locked(batch) || !batch_next(batch, &rows))
         return false;
     gaps_read(gaps, &rows);
     gaps_judge(gaps);
