@@ -9,7 +9,7 @@ import time
 import pytest
 
 from support.best import best, best_shot, chosen, groups, hall, place_of, windows
-from support.bystander import all_rows
+from support.bystander import all_rows, execute
 from support.client import seat
 from support.contract import check_problem, seat_ids
 from support.house import LONG
@@ -182,6 +182,26 @@ def test_who_waits_beside_locked_seats_gets_one_when_they_are_free(admin, client
         hold = answer.result().expect(201).json
     assert seat_ids(hold) in (["A-1"], ["A-3"])
     prove(event, [hold])
+
+
+@pytest.mark.parametrize("change", ["status = 'blocked', version = version + 1", "status = 'blocked'",
+                                    "status = 'removed', version = version + 1"])
+def test_a_map_that_missed_a_change_learns_it_from_a_lost_race(admin, client, other, node, db, org, change):
+    """The last seats were changed by hand, and nobody told the map."""
+    event = admin.make_event(4)
+    assert chosen(best(client, event, 2)) == ["A-1", "A-2"]
+    execute(db, f"UPDATE seats SET {change} WHERE org_id = %s AND event_id = %s AND seat_id IN ('A-3', 'A-4')",
+            (org, event))
+    lost = node.metrics()["holdfast_best_lost_total"]
+    check_problem(best(other, event, 2), "sold_out")
+    assert node.metrics()["holdfast_best_lost_total"] <= lost + 2
+
+
+def test_a_map_that_has_a_seat_too_many_is_read_again(admin, client, other, db, org):
+    event = admin.make_event(3)
+    assert chosen(best(client, event, 2)) == ["A-1", "A-2"]
+    execute(db, "DELETE FROM seats WHERE org_id = %s AND event_id = %s AND seat_id = 'A-3'", (org, event))
+    check_problem(best(other, event, 1), "sold_out")
 
 
 # --- a house ----------------------------------------------------------------------------------------------------------
