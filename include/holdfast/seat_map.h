@@ -16,7 +16,7 @@
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
  * Memory:   64 bytes a seat, and what never changes about it: its JSON and some 60 bytes. Where
- *           best seats are chosen, half a byte a seat, and 4 for each of at most 20 numbers of
+ *           best seats are chosen, five bits a seat, and 4 for each of at most 20 numbers of
  * seats that are asked for. Limits:   maps_max events; the one longest unused goes, but none that
  * is watched. At most three quarters are watched: those that nobody follows can still be read.
  */
