@@ -28,7 +28,7 @@ struct gap_seat {
 
 /* A seating row. */
 struct gap_line {
-    int first, count; /* its seats, as they came */
+    int first, count; /* its seats, as they came: by id */
     int row;          /* of the first one in the result */
     int places;       /* without the removed ones */
     bool touched;     /* an op before has got seats in it */
@@ -126,13 +126,21 @@ state_of(struct slice word)
     return slice_is(word, "removed") ? GAP_SEAT_REMOVED : GAP_SEAT_TAKEN;
 }
 
+static int
+compare_id(const void *key, const void *element)
+{
+    struct slice id = *(const struct slice *)key, of = ((const struct gap_seat *)element)->id;
+    int order = memcmp(id.ptr, of.ptr, id.len < of.len ? id.len : of.len);
+
+    return order != 0 ? order : (id.len > of.len) - (id.len < of.len);
+}
+
+/* NULL: never, each is one of its row. */
 static struct gap_seat *
 find_seat(const struct gaps *gaps, const struct gap_line *line, struct slice id)
 {
-    for (int i = 0; i < line->count; i++)
-        if (slice_equal(gaps->seats[line->first + i].id, id))
-            return &gaps->seats[line->first + i];
-    return NULL; /* never: each is one of its row */
+    return bsearch(&id, gaps->seats + line->first, (size_t)line->count, sizeof(*gaps->seats),
+                   compare_id);
 }
 
 static void

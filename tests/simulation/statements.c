@@ -262,14 +262,26 @@ row_seat(const struct tx *tx, struct pg_result *rows, int line, int seat)
     rows_uuid(rows, RR_HOLD, &state->hold);
 }
 
+/* The seat of the line that comes next in the order of ids; -1: none. */
+static int
+next_by_id(int line, const char *after)
+{
+    int next = -1;
+
+    for (int i = 0; i < store.seat_count; i++)
+        if (store.seats[i].line == line && strcmp(store.seats[i].id, after) > 0 &&
+            (next < 0 || strcmp(store.seats[i].id, store.seats[next].id) < 0))
+            next = i;
+    return next;
+}
+
 /* Line `number` of the answer: the seats of the row, then those asked for. */
 static void
 row_lines(const struct tx *tx, const struct call *call, struct pg_result *rows, int line,
           int number)
 {
-    for (int i = store.seat_count - 1; i >= 0; i--)
-        if (store.seats[i].line == line)
-            row_seat(tx, rows, number, i);
+    for (int i = next_by_id(line, ""); i >= 0; i = next_by_id(line, store.seats[i].id))
+        row_seat(tx, rows, number, i);
     for (int i = 0; i < call->params[2].count; i++) {
         int seat = store_find_seat(call_text(call, 2, i));
         if (seat < 0 || store.seats[seat].line != line)
