@@ -53,9 +53,11 @@ choose_locked(struct seat_maps *maps, struct event_map *map, const struct seat_w
         return SEAT_CHOICE_NO_MEMORY;
     enum seat_choice choice = choices_choose(state->choices, wish, now, ids, missing);
     bool is_denied = choice == SEAT_CHOICE_TOO_FEW || choice == SEAT_CHOICE_APART;
-    if (*missing == 0 && is_denied && !may_deny_locked(maps, map, wish))
+    if (*missing > 0 || !is_denied)
+        return choice;
+    if (!may_deny_locked(maps, map, wish))
         return load_locked(map, wish, now);
-    return choice;
+    return state->next_end.us <= wish->now_most.us ? SEAT_CHOICE_LATER : choice;
 }
 
 /* The lock is given up meanwhile. False: no memory. */

@@ -298,6 +298,28 @@ holds_that_are_over_are_free(void **state)
     assert_string_equal(choose(theatre, 2), "apart");
 }
 
+static void
+nothing_is_denied_while_a_hold_may_be_over(void **state)
+{
+    struct theatre *theatre = *state;
+    struct seat_wish wished = wish(1);
+
+    add_row(theatre, "A", "hs");
+    load(theatre);
+    becomes(theatre, "A-1", SEAT_HELD, 2); /* for a second */
+    becomes(theatre, "A-2", SEAT_SOLD, 2);
+    wished.now_most.us = NOW + TIME_US_PER_S - 1;
+    assert_string_equal(choose_by(theatre, &wished), "too few");
+    wished.now_most.us = NOW + TIME_US_PER_S; /* it may be that late */
+    assert_string_equal(choose_by(theatre, &wished), "later");
+    wished.now.us = NOW + TIME_US_PER_S;
+    assert_string_equal(choose_by(theatre, &wished), "A-1");
+    wished.now_most.us = INT64_MAX - 1; /* the clock is not known: nothing is left to end */
+    assert_string_equal(choose_by(theatre, &wished), "later");
+    becomes(theatre, "A-1", SEAT_SOLD, 3);
+    assert_string_equal(choose_by(theatre, &wished), "too few");
+}
+
 /* --- which
  * ---------------------------------------------------------------------------------------------- */
 
@@ -626,6 +648,8 @@ main(void)
         cmocka_unit_test_setup_teardown(what_somebody_was_in_the_way_of_is_left_for_a_moment,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(holds_that_are_over_are_free, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_denied_while_a_hold_may_be_over, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(nobody_sits_across_an_aisle_a_break_or_a_removed_seat,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(wishes_are_kept, set_up, tear_down),
