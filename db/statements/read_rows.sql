@@ -5,7 +5,7 @@
 -- for at this place, from 1), seat; of a seat of the row also number, aisle (nobody sits next to
 -- it behind it), state, usr and hold (whose it is; of a held seat).
 -- state: free (also when a hold on it is over) | held | taken (sold, or blocked) | removed
--- By line; the seats of a row in no order, then what was asked for. Seats that there are not have no row.
+-- By line; the seats of a row by their ids' bytes, then what was asked for. Seats that there are not have no row.
 -- lock_rows comes before it. Indexes: primary key of seats; seats_row.
 -- OFFSET 0 keeps a look-up where it is written: by its key, or by its row.
 WITH asked AS MATERIALIZED (
@@ -16,7 +16,7 @@ WITH asked AS MATERIALIZED (
         SELECT section, "row" FROM seats t
         WHERE t.org_id = u.org AND t.event_id = u.event AND t.seat_id = u.seat OFFSET 0) s),
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now)
-SELECT l.line, NULL::int8 AS pos, s.seat_id AS seat, s.number,
+SELECT l.line, NULL::int8 AS pos, s.seat_id COLLATE "C" AS seat, s.number,
     COALESCE(s.attributes -> 'aisle_after' = 'true', false) AS aisle,
     CASE WHEN s.status = 'removed' THEN 'removed'
          WHEN s.status IN ('sold', 'blocked') THEN 'taken'
@@ -31,5 +31,5 @@ CROSS JOIN LATERAL (
     OFFSET 0) s
 WHERE s.org_id = l.org AND s.event_id = l.event AND s.section = l.section AND s."row" = l."row"
 UNION ALL
-SELECT line, pos, seat, NULL, NULL, NULL, NULL, NULL FROM asked
-ORDER BY line, pos NULLS FIRST
+SELECT line, pos, seat COLLATE "C", NULL, NULL, NULL, NULL, NULL FROM asked
+ORDER BY line, pos NULLS FIRST, seat

@@ -86,7 +86,6 @@ struct op_best {
     /* engine's own */
     char (*ids)[ID_BYTES_MAX + 1]; /* of the seats */
     int losses;                    /* races that were lost */
-    int gaps;                      /* of them to the gap rule */
     bool is_lost;                  /* the last one, and its seats were not given back yet */
     bool is_reader;                /* it is to load the map */
 };
@@ -252,7 +251,8 @@ struct op {
     uint64_t user_hash;
     enum op_fate fate;
     enum op_gap gap;
-    bool solo;         /* needs a transaction of its own */
+    bool solo;      /* needs a transaction of its own */
+    bool row_waits; /* another has a seating row of it for long: tried alone, and not waited for */
     bool may_have_run; /* an outcome was lost, it committed: run it as a repeat */
     bool finished;     /* finish was called (an op with a key: before its commit) */
     bool refund;       /* OP_PAY_SETTLE: paid too late, and what was paid for is gone */

@@ -16,7 +16,7 @@
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
  * Memory:   64 bytes a seat, and what never changes about it: its JSON and some 60 bytes. Where
- *           best seats are chosen, half a byte a seat, and 4 for each of at most 20 numbers of
+ *           best seats are chosen, five bits a seat, and 4 for each of at most 20 numbers of
  * seats that are asked for. Limits:   maps_max events; the one longest unused goes, but none that
  * is watched. At most three quarters are watched: those that nobody follows can still be read.
  */
@@ -209,17 +209,18 @@ struct seat_wish {
     bool no_gap;                  /* only what the gap rule allows (seating.h) */
     uint32_t among;               /* 1: the best; more: one of so many good choices, by `random` */
     uint64_t random;
-    struct db_time now; /* as seat_map_request has it */
+    struct db_time now;      /* as seat_map_request has it */
+    struct db_time now_most; /* it is not later: nothing is denied while a hold may be over */
     struct mono_time fresh_since, arrived;
     bool is_reader; /* SEAT_CHOICE_LOAD was the answer before, and nothing was loaded yet */
 };
 
 enum seat_choice {
     SEAT_CHOICE_MADE,
-    SEAT_CHOICE_LATER, /* only seats that are under way would do; or another one loads the map, and
-                          until then nothing can be said */
-    SEAT_CHOICE_LOAD,  /* the map is not there, or must be read first: it is the caller's to load
-                          it (seat_maps_read) and to ask again as is_reader */
+    SEAT_CHOICE_LATER,   /* only seats that are under way would do; or nothing can be said yet:
+                            another one loads the map, or a hold may be over */
+    SEAT_CHOICE_LOAD,    /* the map is not there, or must be read first: it is the caller's to load
+                            it (seat_maps_read) and to ask again as is_reader */
     SEAT_CHOICE_TOO_FEW, /* fewer free seats of the kind than asked for */
     SEAT_CHOICE_APART,   /* enough, but not side by side, or only with a gap */
     SEAT_CHOICE_NO_MEMORY

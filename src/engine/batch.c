@@ -412,7 +412,8 @@ batch_run_again(struct batch *batch, bool committed)
         memory_doubts(batch->worker->node);
     for (int i = batch->count - 1; i >= 0; i--) {
         struct op *op = batch->ops[i];
-        op->may_have_run = op->may_have_run || committed;
+        /* What lost its race has committed nothing. */
+        op->may_have_run = op->may_have_run || (committed && !best_is_lost(op));
         if (committed && op->kind == OP_EXTEND && !op->keyed)
             engine_refuse(batch->worker->engine, op,
                           HF_OUTCOME_UNKNOWN); /* twice would be too far */
@@ -512,7 +513,9 @@ batch_begin(struct batch *batch)
 {
     batch->id = uuid_v7_new();
     batch->due = 0;
-    batch->fallen = false;
+    batch->fallen = batch->stuck = false;
+    for (int i = 0; i < batch->count; i++)
+        best_begin(batch->ops[i]);
     batch->began = mono_now();
     atomic_store(&batch->worker->transacting.since_us, batch->began.us);
     batch->deadline = ops_store_deadline(batch->worker->engine, batch->ops, batch->count);
@@ -615,6 +618,29 @@ batch_split(struct batch *batch)
         batch_fail(&rest, HF_STORE_UNAVAILABLE);
 }
 
+/*
+ * Somebody has a seating row and keeps it. Whoever is about seating rows tries again alone, without
+ * waiting for them; what isn't doesn't wait any longer.
+ */
+static void
+batch_part(struct batch *batch)
+{
+    struct worker *worker = batch->worker;
+    int left = 0;
+    for (int i = 0; i < batch->count; i++) {
+        if (op_has_gap_rule(batch->ops[i]))
+            op_wait_for_row(worker, batch->ops[i]);
+        else
+            batch->ops[left++] = batch->ops[i];
+    }
+    batch->count = left;
+    if (left > 0 &&
+        pg_ready_until(worker->pg, ops_store_deadline(worker->engine, batch->ops, left)))
+        batch_run(worker, batch->ops, left);
+    else
+        batch_fail(batch, HF_STORE_UNAVAILABLE);
+}
+
 static void
 log_failure(const struct batch *batch, const char *event)
 {
@@ -639,8 +665,8 @@ batch_give_up(struct batch *batch, enum hf_status alone)
 bool
 batch_may_repeat(const struct batch *batch, enum pg_outcome outcome, int repeats)
 {
-    if (batch->count == 0)
-        return false; /* all have their answers */
+    if (batch->count == 0 || batch->stuck)
+        return false; /* all have their answers, or others keep what they need */
     const char *state = pg_last_sqlstate(batch->worker->pg);
     bool again = outcome == PG_REPEAT && repeats < REPEATS_MAX;
     /* A line that came in, or was closed, after the statement's snapshot: once more sees it. */
@@ -658,7 +684,9 @@ batch_end(struct batch *batch, enum pg_outcome outcome)
 {
     switch (outcome) {
     case PG_DONE:
-        if (batch->fallen)
+        if (batch->stuck)
+            batch_part(batch);
+        else if (batch->fallen)
             batch_split(batch); /* until no verdict rests on another one */
         else
             batch_settle(batch);
@@ -668,7 +696,10 @@ batch_end(struct batch *batch, enum pg_outcome outcome)
         batch_give_up(batch, HF_INTERNAL);
         return;
     case PG_REPEAT:
-        batch_give_up(batch, HF_SEAT_CONTENDED);
+        if (batch->stuck)
+            batch_part(batch);
+        else
+            batch_give_up(batch, HF_SEAT_CONTENDED);
         return;
     case PG_UNAVAILABLE:
         batch_fail(batch, HF_STORE_UNAVAILABLE);

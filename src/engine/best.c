@@ -21,7 +21,6 @@
 #define CLAIM_TRIES     8
 #define AT_ONCE_MAX     3 /* so often it begins again without a pause */
 #define PAUSES_MAX      3 /* a pause doesn't grow longer than op_later's of so many tries */
-#define GAPS_MAX        8 /* refusals by the gap rule; the map doesn't know what the user has */
 #define AMONG_FIRST     4
 #define AMONG_DOUBLINGS 4
 
@@ -62,8 +61,23 @@ among(const struct op_best *best)
                                                                     : AMONG_DOUBLINGS);
 }
 
+/* Within the clock's error of its end a hold is not over, and not surely alive. */
+static void
+read_now(struct node *node, struct seat_wish *wish)
+{
+    struct db_time now;
+    int64_t error_us;
+
+    wish->now = (struct db_time){ 0 };
+    wish->now_most.us = INT64_MAX - 1; /* before what never comes */
+    if (!db_clock_read(node->clock, mono_now(), &now, &error_us))
+        return;
+    wish->now.us = now.us - error_us;
+    wish->now_most.us = now.us + error_us;
+}
+
 static enum seat_choice
-choose(struct worker *worker, struct op *op)
+choose(struct worker *worker, struct op *op, bool is_reader)
 {
     const struct op_best *best = op->best;
     struct node *node = worker->node;
@@ -78,11 +92,11 @@ choose(struct worker *worker, struct op *op)
         .no_gap = op->info.policy.no_single_seat_gap,
         .among = among(best),
         .random = worker_random(worker),
-        .now = db_clock_surely_past(node->clock, mono_now()),
         .fresh_since = { seat_maps_trusted(node->maps) ? 0 : mono_now().us - FRESH_US },
         .arrived = op->received,
-        .is_reader = best->is_reader,
+        .is_reader = is_reader,
     };
+    read_now(node, &wish);
     enum seat_choice choice = seat_maps_choose(node->maps, op->org, op->event, &wish, best->ids);
 
     op->seat_count = choice == SEAT_CHOICE_MADE ? best->quantity : 0;
@@ -141,14 +155,12 @@ read_map(struct worker *worker, struct op *op)
 static enum best_step
 load(struct worker *worker, struct op *op, bool is_alone)
 {
-    op->best->is_reader = true;
-    op->solo = true;
-    if (!is_alone)
+    if (!is_alone) {
+        op->best->is_reader = true;
+        op->solo = true;
         return BEST_BACK;
-    bool is_read = read_map(worker, op);
-    op->best->is_reader = false;
-    op->solo = false; /* unless its policy says so, which is seen later */
-    if (is_read)
+    }
+    if (read_map(worker, op))
         return BEST_READY;
     engine_refuse(worker->engine, op, HF_STORE_UNAVAILABLE);
     return BEST_GONE;
@@ -183,18 +195,12 @@ claim_all(struct worker *worker, struct op *op)
 
 /* --- before a transaction ----------------------------------------------------------------- */
 
-enum best_step
-best_prepare(struct worker *worker, struct op *op, bool is_alone)
+static enum best_step
+choose_and_claim(struct worker *worker, struct op *op, bool is_reader, bool is_alone)
 {
-    if (op->seat_count > 0)
-        return BEST_READY; /* it has seats, and goes on trying for them */
-    if (!has_room(op)) {
-        engine_refuse(worker->engine, op, HF_OVERLOADED);
-        return BEST_GONE;
-    }
     for (int tries = 0; tries < CLAIM_TRIES; tries++) {
         enum best_step step;
-        switch (choose(worker, op)) {
+        switch (choose(worker, op, is_reader)) {
         case SEAT_CHOICE_MADE:
             if (claim_all(worker, op))
                 return BEST_READY;
@@ -204,6 +210,7 @@ best_prepare(struct worker *worker, struct op *op, bool is_alone)
         case SEAT_CHOICE_LOAD:
             if ((step = load(worker, op, is_alone)) != BEST_READY)
                 return step;
+            is_reader = false;
             break;
         case SEAT_CHOICE_TOO_FEW:
             return best_refuse(worker, op, HF_SOLD_OUT);
@@ -217,9 +224,27 @@ best_prepare(struct worker *worker, struct op *op, bool is_alone)
     return wait(worker, op);
 }
 
+enum best_step
+best_prepare(struct worker *worker, struct op *op, bool is_alone)
+{
+    if (op->seat_count > 0)
+        return BEST_READY; /* it has seats, and goes on trying for them */
+    if (!has_room(op)) {
+        engine_refuse(worker->engine, op, HF_OVERLOADED);
+        return BEST_GONE;
+    }
+    bool is_reader = op->best->is_reader;
+    op->best->is_reader = false; /* another may have read the map meanwhile */
+    op->solo = false;            /* unless its policy says so, which is seen later */
+    return choose_and_claim(worker, op, is_reader, is_alone);
+}
+
 /* --- after it ------------------------------------------------------------------------------- */
 
-/* True: what was said is about these seats, and others may do. */
+/*
+ * True: what was said is about these seats, and others may do. However often the gap rule refused
+ * some, those that it would allow may be under way or locked, and so nothing is known to be gone.
+ */
 static bool
 is_about_seats(const struct op *op)
 {
@@ -242,19 +267,13 @@ judge(struct op *op)
 {
     struct op_best *best = op->best;
 
-    best->is_lost = false; /* by the same transaction, before it had to be repeated */
     /* Of one that may have run before, these very seats are asked for. */
     if (op->may_have_run || !is_about_seats(op))
         return;
-    best->gaps += op->fate == FATE_ANSWER && op->status == HF_SINGLE_SEAT_GAP;
-    if (best->gaps > GAPS_MAX) {
-        op_fail(op, HF_NO_ADJACENT_SEATS);
-    } else {
-        best->is_lost = true;
-        op->fate = FATE_AGAIN;
-        op->grow = op->same = false;
-        op->grow_hold = (struct uuid){ { 0 } };
-    }
+    best->is_lost = true;
+    op->fate = FATE_AGAIN;
+    op->grow = op->same = false;
+    op->grow_hold = (struct uuid){ { 0 } };
     for (int i = 0; i < op->seat_count; i++)
         op->seats[i].code = HF_OK; /* it isn't about this seat or that */
 }
@@ -265,6 +284,22 @@ best_judge(struct batch *batch)
     for (int i = 0; i < batch->count; i++)
         if (batch->ops[i]->best != NULL && batch->ops[i]->kind == OP_HOLD)
             judge(batch->ops[i]);
+}
+
+void
+best_begin(struct op *op)
+{
+    if (op->best != NULL)
+        op->best->is_lost = false;
+}
+
+bool
+best_leaves(struct op *op)
+{
+    if (op->best == NULL || op->kind != OP_HOLD || op->may_have_run)
+        return false;
+    op->best->is_lost = true;
+    return true;
 }
 
 bool

@@ -126,6 +126,7 @@ struct batch {
     bool torn;   /* ops have left since the rows were read: these fit no more */
     bool fallen; /* rolled back: verdicts of the rule of the single seat rested on seats that were
                     not taken */
+    bool stuck;  /* it failed, or has to: others have a seating row, and keep it */
     struct batch_rows rows;
 };
 
@@ -271,6 +272,8 @@ void batch_run_again(struct batch *batch, bool committed);
 /* Puts an op back after a pause that grows with its tries. */
 void op_later(struct worker *worker, struct op *op);
 void op_again(struct worker *worker, struct op *op);
+/* Puts an op back that couldn't get a seating row; from now on it keeps nobody waiting. */
+void op_wait_for_row(struct worker *worker, struct op *op);
 /* For jitter and choices only. */
 uint64_t worker_random(struct worker *worker);
 /* Sends lock_keys for distinct keys, users first. */
@@ -301,7 +304,11 @@ HF_MUST_CHECK enum best_step best_refuse(struct worker *worker, struct op *op,
 /* After all other verdicts: which ops lost a race for seats. They begin again (best_again) with
  * others. */
 void best_judge(struct batch *batch);
+/* A transaction begins: what one before it said of the race is void. */
+void best_begin(struct op *op);
 bool best_is_lost(const struct op *op);
+/* True: its seats can't be had for now, and it may choose others; then it is lost. */
+HF_MUST_CHECK bool best_leaves(struct op *op);
 void best_again(struct worker *worker, struct op *op);
 /* Its seats are under way no more. */
 void best_give_back(struct engine *engine, struct op *op, bool is_doubtful);

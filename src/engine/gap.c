@@ -11,8 +11,11 @@
 #include "engine_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "holdfast/seating.h"
+
+#define LOCK_NOT_AVAILABLE "55P03"
 
 enum gap_state { GAP_SEAT_FREE, GAP_SEAT_HELD, GAP_SEAT_TAKEN, GAP_SEAT_REMOVED };
 
@@ -25,7 +28,7 @@ struct gap_seat {
 
 /* A seating row. */
 struct gap_line {
-    int first, count; /* its seats, as they came */
+    int first, count; /* its seats, as they came: by id */
     int row;          /* of the first one in the result */
     int places;       /* without the removed ones */
     bool touched;     /* an op before has got seats in it */
@@ -123,13 +126,21 @@ state_of(struct slice word)
     return slice_is(word, "removed") ? GAP_SEAT_REMOVED : GAP_SEAT_TAKEN;
 }
 
+static int
+compare_id(const void *key, const void *element)
+{
+    struct slice id = *(const struct slice *)key, of = ((const struct gap_seat *)element)->id;
+    int order = memcmp(id.ptr, of.ptr, id.len < of.len ? id.len : of.len);
+
+    return order != 0 ? order : (id.len > of.len) - (id.len < of.len);
+}
+
+/* NULL: never, each is one of its row. */
 static struct gap_seat *
 find_seat(const struct gaps *gaps, const struct gap_line *line, struct slice id)
 {
-    for (int i = 0; i < line->count; i++)
-        if (slice_equal(gaps->seats[line->first + i].id, id))
-            return &gaps->seats[line->first + i];
-    return NULL; /* never: each is one of its row */
+    return bsearch(&id, gaps->seats + line->first, (size_t)line->count, sizeof(*gaps->seats),
+                   compare_id);
 }
 
 static void
@@ -383,7 +394,7 @@ send_rows(struct batch *batch, const struct gaps *gaps)
     struct pg_array *org = worker_array(batch->worker, 0, PG_TEXT);
     struct pg_array *event = worker_array(batch->worker, 1, PG_TEXT);
     struct pg_array *seat = worker_array(batch->worker, 2, PG_TEXT);
-    struct pg_params params;
+    struct pg_params params, lock_params;
 
     for (int i = 0; i < gaps->choice_count; i++) {
         const struct gap_choice *choice = &gaps->choices[i];
@@ -397,8 +408,23 @@ send_rows(struct batch *batch, const struct gaps *gaps)
     pg_param_array(&params, org);
     pg_param_array(&params, event);
     pg_param_array(&params, seat);
-    pg_tx_send(batch->worker->pg, STATEMENT_LOCK_ROWS, &params);
+    lock_params = params;
+    pg_param_bool(&lock_params, !batch->ops[0]->row_waits);
+    pg_tx_send(batch->worker->pg, STATEMENT_LOCK_ROWS, &lock_params);
     pg_tx_send(batch->worker->pg, STATEMENT_READ_ROWS, &params);
+}
+
+/* False: not all of them, or the transaction has failed. */
+static bool
+rows_are_locked(struct batch *batch)
+{
+    struct pg_result *missed = NULL;
+    bool ok = batch_next(batch, &missed);
+
+    batch->stuck = ok ? pg_get_int(missed, 0, 0) > 0
+                      : strcmp(pg_last_sqlstate(batch->worker->pg), LOCK_NOT_AVAILABLE) == 0;
+    pg_result_free(&missed);
+    return ok && !batch->stuck;
 }
 
 bool
@@ -410,9 +436,8 @@ gaps_decide(struct batch *batch)
     if (gaps == NULL || gaps->lost)
         return true;
     send_rows(batch, gaps);
-    batch->due++; /* of lock_rows */
     pg_tx_flush(batch->worker->pg);
-    if (!batch_skip_due(batch) || !batch_next(batch, &rows))
+    if (!batch_skip_due(batch) || !rows_are_locked(batch) || !batch_next(batch, &rows))
         return false;
     gaps_read(gaps, &rows);
     gaps_judge(gaps);

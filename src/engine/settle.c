@@ -59,6 +59,31 @@ tell_hold_row(struct batch *batch, int row, const struct seat_key *key,
     tell_seat(batch->worker, key, view, pg_get_text(rows, row, HS_USER), FEED_REASON_NONE, at);
 }
 
+/*
+ * What a lost race showed of a seat. The map may have missed it (a row that was changed by hand, a
+ * record that was lost), and would name the seat again until the op's time is up. Without a version
+ * there is no such seat, or nothing may be believed.
+ */
+static void
+show_map(struct batch *batch, const struct seat_key *key, int row, const struct seat_view *view)
+{
+    bool is_missing = slice_is(pg_get_text(batch->rows.seats, row, HS_CODE), "seat_not_found");
+    struct feed_change change = { .kind = view != NULL ? FEED_SEAT : FEED_SEATS,
+                                  .org = key->org,
+                                  .event = key->event,
+                                  .item = key->seat };
+
+    if (view == NULL && !is_missing)
+        return;
+    if (view != NULL) {
+        change.status = view->status;
+        change.in_payment = view->in_payment;
+        change.held_until = view->held_until;
+        change.version = view->version;
+    }
+    seat_maps_take(batch->worker->node->maps, &change, (struct feed_mark){ 0, 0 }, NULL);
+}
+
 void
 settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct waiter_list *waiters)
 {
@@ -78,6 +103,8 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
         seat->claimed = false;
         if (taken && committed)
             tell_hold_row(batch, row, &key, &view);
+        else if (best_is_lost(op))
+            show_map(batch, &key, row, known ? &view : NULL);
     }
 }
 

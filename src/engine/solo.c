@@ -80,7 +80,8 @@ run_pieces(struct solo *solo)
         ok = solo_run_replace(solo);
     else
         ok = solo_run_mixed(solo);
-    best_judge(&solo->batch);
+    if (ok)
+        best_judge(&solo->batch);
     if (!ok || op->fate != FATE_ANSWER || !solo_is_good(op->status))
         return ok;
     /* Where nothing was changed the answer is the hold that exists. */
@@ -269,6 +270,10 @@ solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
     enum hf_status settled;
     switch (outcome) {
     case PG_DONE:
+        if (batch->stuck) {
+            op_wait_for_row(batch->worker, solo->op);
+            return;
+        }
         if (!changed && key_keeps_answer(solo->op) && solo->op->fate == FATE_ANSWER)
             store_refusal(solo);
         if (batch->count > 0)
@@ -284,7 +289,10 @@ solo_end(struct solo *solo, enum pg_outcome outcome, bool changed)
         doubt_is_over(node);
         return;
     case PG_REPEAT:
-        batch_fail(batch, HF_SEAT_CONTENDED);
+        if (batch->stuck)
+            op_wait_for_row(batch->worker, solo->op);
+        else
+            batch_fail(batch, HF_SEAT_CONTENDED);
         return;
     case PG_UNAVAILABLE:
         batch_fail(batch, HF_STORE_UNAVAILABLE);

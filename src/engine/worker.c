@@ -69,6 +69,16 @@ op_again(struct worker *worker, struct op *op)
     op_queue_put_back(worker->engine->queue, op);
 }
 
+void
+op_wait_for_row(struct worker *worker, struct op *op)
+{
+    op->row_waits = true;
+    if (best_leaves(op))
+        op_again(worker, op);
+    else
+        op_later(worker, op);
+}
+
 struct pg_array *
 worker_array(struct worker *worker, int i, enum pg_type type)
 {

@@ -18,8 +18,11 @@
 
 #define GOOD_MAX   64 /* windows that one is drawn from */
 #define SPLITS_MAX 4  /* ways to cut a party in two */
+/* Of one way: so many first groups are tried; of one choice, all ways together: so many windows are
+ * looked at. Who is then not cut in two sits in more groups. */
+#define SPLIT_TRIES_MAX 16
+#define SPLIT_LOOKS_MAX 50000
 /* Of one choice: the whole, two for each way to cut it, and halves of up to 500. */
-#define WINDOWS_MAX 20
 _Static_assert(WINDOWS_MAX >= 1 + 2 * SPLITS_MAX + 10, "a choice finds all windows it needs");
 
 #define DOUBT_US (200 * TIME_US_PER_MS)
@@ -41,6 +44,7 @@ struct choices {
     struct layout *layout; /* shared */
     uint64_t *kinds[SEATS_KINDS];
     uint64_t *under_way, *doubtful;
+    uint64_t *chosen;            /* by the search that runs; else none */
     uint64_t freed[SEATS_KINDS]; /* counts seats that became it */
     int doubts;
     struct mono_time doubted_at; /* the oldest of them */
@@ -49,7 +53,14 @@ struct choices {
     uint8_t *row;       /* room for one */
     uint32_t *verdicts; /* of rows, by the walk that judged them */
     uint32_t walks;
+    uint64_t looks; /* counts windows that were looked at */
 };
+
+uint64_t
+choices_looks(const struct choices *choices)
+{
+    return choices->looks;
+}
 
 /* --- which seats are what -------------------------------------------------------- */
 
@@ -237,6 +248,7 @@ choices_free(struct choices *choices)
         free(choices->windows[i].starts);
     free(choices->under_way);
     free(choices->doubtful);
+    free(choices->chosen);
     free(choices->row);
     free(choices->verdicts);
     layout_put(choices->layout);
@@ -255,11 +267,12 @@ choices_new(const struct map_state *state)
     choices->kinds[FREE] = bits_new(hall->count);
     choices->under_way = bits_new(hall->count);
     choices->doubtful = bits_new(hall->count);
+    choices->chosen = bits_new(hall->count);
     choices->row = calloc(hall->row_most + 1, 1);
     choices->verdicts = calloc(hall->row_count + 1, sizeof(*choices->verdicts));
     if (choices->kinds[OPEN] == NULL || choices->kinds[FREE] == NULL ||
-        choices->under_way == NULL || choices->doubtful == NULL || choices->row == NULL ||
-        choices->verdicts == NULL) {
+        choices->under_way == NULL || choices->doubtful == NULL || choices->chosen == NULL ||
+        choices->row == NULL || choices->verdicts == NULL) {
         choices_free(choices);
         return NULL;
     }
@@ -297,16 +310,31 @@ struct search {
     bool accessible_too;    /* the wished type is one of accessible seats */
     uint32_t *seats;        /* chosen so far */
     int count;
-    int missing; /* windows of that size have to be made first; 0: none */
+    int missing;     /* windows of that size have to be made first; 0: none */
+    bool is_split;   /* what is looked at now is to be one of two groups */
+    int split_looks; /* how many windows may still be looked at for that */
 };
 
 static bool
 is_chosen(const struct search *search, uint32_t seat)
 {
-    for (int i = 0; i < search->count; i++)
-        if (search->seats[i] == seat)
-            return true;
-    return false;
+    return bit_is_set(search->choices->chosen, seat);
+}
+
+static void
+add_window(struct search *search, uint32_t start, int size)
+{
+    for (int i = 0; i < size; i++) {
+        bit_set(search->choices->chosen, start + (uint32_t)i);
+        search->seats[search->count++] = start + (uint32_t)i;
+    }
+}
+
+static void
+forget_chosen(struct search *search)
+{
+    while (search->count > 0)
+        bit_clear(search->choices->chosen, search->seats[--search->count]);
 }
 
 static bool
@@ -435,9 +463,24 @@ is_allowed(const struct walk *walk, uint32_t start)
 static bool
 has_all(const uint64_t *bits, uint32_t start, uint32_t size)
 {
-    for (uint32_t i = start; i < start + size; i++)
-        if (!bit_is_set(bits, i))
+    for (uint32_t i = start, end = start + size; i < end;) {
+        uint32_t at = i % BITS_WORD, most = BITS_WORD - at;
+        uint32_t count = end - i < most ? end - i : most;
+        uint64_t asked = (UINT64_MAX >> (BITS_WORD - count)) << at;
+        if ((bits[i / BITS_WORD] & asked) != asked)
             return false;
+        i += count;
+    }
+    return true;
+}
+
+/* Counts a look. False: none is left for this. */
+static bool
+may_look(struct search *search)
+{
+    if (search->is_split && search->split_looks-- <= 0)
+        return false;
+    search->choices->looks++;
     return true;
 }
 
@@ -460,7 +503,7 @@ walk_next(struct walk *walk)
     enum seats_kind kind = walk->search->kind;
     const uint64_t *bits = walk->search->choices->kinds[kind];
 
-    while (windows != NULL && walk->next < windows->count) {
+    while (windows != NULL && walk->next < windows->count && may_look(walk->search)) {
         uint32_t at = walk->next++, start = windows->starts[at];
         if (has_all(bits, start, (uint32_t)windows->size)) {
             if (fits(walk, start))
@@ -470,13 +513,6 @@ walk_next(struct walk *walk)
         }
     }
     return LAYOUT_NONE;
-}
-
-static void
-add_window(struct search *search, uint32_t start, int size)
-{
-    for (int i = 0; i < size; i++)
-        search->seats[search->count++] = start + (uint32_t)i;
 }
 
 static bool
@@ -528,11 +564,13 @@ try_split(struct search *search, int first_size, struct pair *best)
     struct walk firsts = walk_begin(search, first_size);
     uint32_t first;
 
-    for (int tries = 0; tries <= size && (first = walk_next(&firsts)) != LAYOUT_NONE; tries++) {
+    for (int tries = 0;
+         tries <= size && tries < SPLIT_TRIES_MAX && (first = walk_next(&firsts)) != LAYOUT_NONE;
+         tries++) {
         add_window(search, first, first_size);
         struct walk seconds = walk_begin(search, second_size);
         uint32_t second = walk_next(&seconds);
-        search->count = 0;
+        forget_chosen(search);
         if (second == LAYOUT_NONE)
             continue;
         int64_t far =
@@ -549,8 +587,10 @@ add_two_groups(struct search *search)
     int step = (size - 1 - half) / SPLITS_MAX + 1;
     struct pair best = { LAYOUT_NONE, LAYOUT_NONE, 0, INT64_MAX };
 
+    search->is_split = true;
     for (int first_size = size - 1; first_size >= half; first_size -= step)
         try_split(search, first_size, &best);
+    search->is_split = false;
     if (search->missing > 0 || best.first == LAYOUT_NONE)
         return false;
     add_window(search, best.first, best.first_size);
@@ -583,7 +623,7 @@ add_any(struct search *search)
             break;
         size = (size + 1) / 2 < size ? (size + 1) / 2 : 1;
     }
-    search->count = 0;
+    forget_chosen(search);
     return false;
 }
 
@@ -596,7 +636,7 @@ find(struct search *search, enum seats_kind kind)
     const struct seat_wish *wish = search->wish;
 
     search->kind = kind;
-    search->count = 0;
+    forget_chosen(search);
     if (add_best(search, wish->quantity))
         return true;
     if (wish->adjacent || wish->quantity == 1 || search->missing > 0)
@@ -648,6 +688,7 @@ choices_choose(struct choices *choices, const struct seat_wish *wish, struct mon
         .type = hash_seeded(wish->type.ptr, wish->type.len),
         .accessible_too = hall_type_is_accessible(wish->type),
         .seats = seats,
+        .split_looks = SPLIT_LOOKS_MAX,
     };
     enum seat_choice choice;
 
@@ -661,6 +702,7 @@ choices_choose(struct choices *choices, const struct seat_wish *wish, struct mon
     } else {
         choice = count_free(&search) < wish->quantity ? SEAT_CHOICE_TOO_FEW : SEAT_CHOICE_APART;
     }
+    forget_chosen(&search);
     *missing = search.missing;
     return choice;
 }

@@ -6,6 +6,8 @@
 
 #include "map_internal.h"
 
+#define WINDOWS_MAX 20 /* numbers of seats that a map keeps windows of */
+
 /* NULL: no memory. The state has a layout. */
 struct choices *choices_new(const struct map_state *state);
 
@@ -17,6 +19,8 @@ struct choices *choices_new(const struct map_state *state);
 HF_MUST_CHECK enum seat_choice choices_choose(struct choices *choices, const struct seat_wish *wish,
                                               struct mono_time now, char (*ids)[ID_BYTES_MAX + 1],
                                               int *missing);
+/* How many windows were looked at, ever. */
+uint64_t choices_looks(const struct choices *choices);
 /* The try for the seat has ended, well or not. is_doubtful: not chosen again for a moment. */
 void choices_give_back(struct choices *choices, uint32_t i, bool is_doubtful, struct mono_time now);
 

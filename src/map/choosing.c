@@ -5,6 +5,8 @@
 #include "event_map.h"
 
 #define READING_US ((int64_t)TIME_US_PER_S) /* a reading that takes longer has failed */
+/* A choice that has made windows so often has had others put theirs in their places each time. */
+#define TURNS_MAX (2 * WINDOWS_MAX)
 
 /* Who finds that the map has to be read reads it; others come again. */
 static enum seat_choice
@@ -51,9 +53,11 @@ choose_locked(struct seat_maps *maps, struct event_map *map, const struct seat_w
         return SEAT_CHOICE_NO_MEMORY;
     enum seat_choice choice = choices_choose(state->choices, wish, now, ids, missing);
     bool is_denied = choice == SEAT_CHOICE_TOO_FEW || choice == SEAT_CHOICE_APART;
-    if (*missing == 0 && is_denied && !may_deny_locked(maps, map, wish))
+    if (*missing > 0 || !is_denied)
+        return choice;
+    if (!may_deny_locked(maps, map, wish))
         return load_locked(map, wish, now);
-    return choice;
+    return state->next_end.us <= wish->now_most.us ? SEAT_CHOICE_LATER : choice;
 }
 
 /* The lock is given up meanwhile. False: no memory. */
@@ -74,24 +78,33 @@ make_windows_locked(struct event_map *map, int size)
     return is_made;
 }
 
+/* Makes the windows that the choice lacks, one number of seats after the other. */
+static enum seat_choice
+choose_in_turns_locked(struct seat_maps *maps, struct event_map *map, const struct seat_wish *wish,
+                       char (*ids)[ID_BYTES_MAX + 1])
+{
+    int missing;
+
+    for (int turns = 0; turns < TURNS_MAX; turns++) {
+        enum seat_choice choice = choose_locked(maps, map, wish, ids, &missing);
+        if (missing == 0)
+            return choice;
+        if (!make_windows_locked(map, missing))
+            return SEAT_CHOICE_NO_MEMORY;
+    }
+    return SEAT_CHOICE_LATER;
+}
+
 enum seat_choice
 seat_maps_choose(struct seat_maps *maps, struct slice org, struct slice event,
                  const struct seat_wish *wish, char (*ids)[ID_BYTES_MAX + 1])
 {
     struct event_map *map = event_map_find(maps, org, event, FIND_OR_MAKE);
-    enum seat_choice choice;
-    int missing;
     if (map == NULL)
         return SEAT_CHOICE_NO_MEMORY;
     event_map_used(maps, map);
     lock_take(&map->lock);
-    do {
-        choice = choose_locked(maps, map, wish, ids, &missing);
-        if (missing > 0 && !make_windows_locked(map, missing)) {
-            choice = SEAT_CHOICE_NO_MEMORY;
-            break;
-        }
-    } while (missing > 0);
+    enum seat_choice choice = choose_in_turns_locked(maps, map, wish, ids);
     lock_drop(&map->lock);
     event_map_put(map);
     return choice;

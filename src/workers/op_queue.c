@@ -284,6 +284,12 @@ op_locks_hold(const struct op *op)
     return NULL;
 }
 
+static bool
+runs_alone(const struct op *op)
+{
+    return op->solo || op->row_waits;
+}
+
 static int
 take_batch_locked(struct op_queue *queue, struct op **ops, int max)
 {
@@ -295,7 +301,7 @@ take_batch_locked(struct op_queue *queue, struct op **ops, int max)
     for (int looked = 0; *link != NULL && count < max && looked < max * GATHER_LOOK_FACTOR;
          looked++) {
         struct op *op = *link;
-        if (op->solo && count > 0)
+        if (runs_alone(op) && count > 0)
             break; /* it waits for its turn, and so does all behind it */
         const struct uuid *hold = op_locks_hold(op);
         if (op->keyed != keyed || (hold != NULL && !hold_set_add(&holds, hold))) {
@@ -304,7 +310,7 @@ take_batch_locked(struct op_queue *queue, struct op **ops, int max)
         }
         ops[count++] = list_take(&queue->ready, link);
         op->not_before.us = 0; /* it was waited for */
-        if (op->solo)
+        if (runs_alone(op))
             break;
     }
     change_depth_locked(queue, -count);

@@ -10,12 +10,13 @@ import collections
 
 import pytest
 
+from support.best import best, chosen, place_of
 from support.bystander import CLOSE_GATE, HOLD_ALL_WRITES, await_waiting, execute, gate, holding, waiting_sessions
 from support.checkouts import await_intent, deliver, held_checkout, pending
 from support.client import seat
 from support.contract import check_problem, seats_of
 from support.house import LONG
-from support.swarm import ask, drive, hold_shot, shot
+from support.swarm import ask, drive, hold_shot, shot, volley
 from support.tables import query
 from support.waiting import wait_until
 
@@ -256,6 +257,52 @@ def test_who_comes_second_gets_the_seats_when_the_first_comes_to_nothing(admin, 
         first.close()
     assert set(taken_of(db, org, event)[0]) == {4, 5}
     prove(event, [hold])
+
+
+def granted_meanwhile(users, plain):
+    """Everybody gets a seat of the event without the rule, while the others wait."""
+    answers = volley([hold_shot(user, plain, f"A-{n}") for n, user in enumerate(users, 1)])
+    assert [answer.status for answer in answers] == [201] * len(users)
+
+
+def test_a_row_that_somebody_keeps_locked_stops_nobody_else(admin, start_node, org, database_url, prove):
+    """The lock is never given up: who needs the row hears so in time, everybody else gets what he asks for."""
+    node = start_node(request_timeout="6s")
+    event, plain = house(admin, 2), admin.make_event(40)
+    with holding(database_url, LOCK_ROW, (org, event, "0")):
+        stuck = [ask(hold_shot(admin.as_user(f"stuck-{n}").at(node), event, name(0, 2 * n), name(0, 2 * n + 1)))
+                 for n in range(1, 4)]
+        wait_until(lambda: node.metrics()["holdfast_retries_total"] >= 3, what="they try again")
+        granted_meanwhile([admin.as_user(f"free-{n}").at(node) for n in range(40)], plain)
+        admin.as_user("next-row").at(node).held(event, name(1, 1))
+        assert all(wire.silent() for wire in stuck)
+        for wire in stuck:
+            check_problem(wire.answer(), "seat_contended")
+    prove(event)
+
+
+@pytest.mark.parametrize("change", ["hold", "keyed", "patch", "mixed"])
+def test_a_row_that_was_locked_for_long_is_had_once_it_is_free(admin, client, other, node, org, database_url, change):
+    event = house(admin, areas=[FLOOR])
+    hold = client.held(event, name(0, 1))
+    shots = {"hold": hold_shot(other, event, name(0, 2)),
+             "keyed": hold_shot(other, event, name(0, 2), headers={"Idempotency-Key": "k"}),
+             "patch": shot(client, "PATCH", f"/api/holds/{hold['hold_id']}", {"add_seat_ids": [name(0, 2)]}),
+             "mixed": hold_shot(other, event, name(0, 2), areas=[{"area_id": "floor", "quantity": 1}])}
+    retries = lambda: node.metrics()["holdfast_retries_total"]  # noqa: E731
+    before = retries()
+    with holding(database_url, LOCK_ROW, (org, event, "0")) as bystander:
+        wire = ask(shots[change])
+        wait_until(lambda: retries() >= before + 4, what="it tries again")
+        assert wire.silent()
+        bystander.release()
+        assert wire.answer().status in (200, 201)
+
+
+def test_the_best_seats_are_found_in_another_row(admin, client, org, database_url):
+    event = house(admin, 2)
+    with holding(database_url, LOCK_ROW, (org, event, "0")):
+        assert {place_of(one)[0] for one in chosen(best(client, event, 2))} == {"1"}
 
 
 # --- many in one batch ------------------------------------------------------------------------------------------------

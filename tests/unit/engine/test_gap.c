@@ -16,6 +16,8 @@
 
 #define OPS     4
 #define SEATS   3
+#define GIANT   2000
+#define ASKED   500
 
 /* One seating row, and what up to four ops ask for in it. */
 struct scene {
@@ -300,12 +302,40 @@ what_nobody_rests_on_may_come_to_nothing(void **state)
     assert_refused(third, "2");
 }
 
+/* All seats of an event in one row, and as many asked for as may be: each is found. */
+static void
+a_giant_row_has_each_seat_that_is_asked_for(void **state)
+{
+    struct scene *scene = *state;
+    static struct op_seat seats[ASKED];
+    static char ids[GIANT][8];
+    struct op *op = &scene->ops[0];
+
+    for (int i = 0; i < GIANT; i++) {
+        snprintf(ids[i], sizeof(ids[i]), "%05d", i);
+        rows_add(scene->rows, "1", NULL, ids[i], ids[i], "f", "free", NULL, NULL);
+    }
+    for (int i = 0; i < ASKED; i++) {
+        char pos[16];
+        snprintf(pos, sizeof(pos), "%d", i + 1);
+        seats[i].id = slice_of(ids[GIANT - 2 - i]); /* the last one stays alone */
+        rows_add(scene->rows, "1", pos, ids[GIANT - 2 - i], NULL, NULL, NULL, NULL, NULL);
+    }
+    *op = (struct op){ .kind = OP_HOLD, .seats = seats, .seat_count = ASKED };
+    gaps_add(scene->gaps, op, slice_of("x"), NULL, ASKED);
+    judge(scene);
+    assert_int_equal(op->gap, OP_GAP_REFUSED);
+    assert_int_equal(op->gap_count, 1);
+    assert_true(slice_is(op->gap_seats[0], ids[GIANT - 1]));
+}
+
 int
 main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_choice_that_leaves_nobody_alone_is_good),
+        CASE(a_giant_row_has_each_seat_that_is_asked_for),
         CASE(a_choice_is_told_whom_it_leaves_alone),
         CASE(what_others_have_is_taken),
         CASE(aisles_and_removed_seats_are_breaks),

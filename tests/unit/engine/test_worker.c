@@ -20,6 +20,7 @@ struct pg {
     bool is_away;                /* no connection can be opened */
     enum pg_outcome outcomes[4]; /* of the transactions, one after the other */
     int transactions;            /* that were begun */
+    bool is_committed;           /* what becomes known of a lost outcome; else nothing does */
     struct uuid ids[4];          /* of those */
     void (*on_connect)(struct worker *worker);
 };
@@ -81,8 +82,9 @@ enum pg_outcome
 pg_settle_outcome(struct pg *self, const struct uuid *batch_id, struct mono_time deadline,
                   bool *committed)
 {
-    (void)self, (void)batch_id, (void)deadline, (void)committed;
-    return PG_UNAVAILABLE;
+    (void)batch_id, (void)deadline;
+    *committed = self->is_committed;
+    return self->is_committed ? PG_DONE : PG_UNAVAILABLE;
 }
 
 const char *
@@ -304,6 +306,53 @@ one_in_doubt_runs_nothing_more(void **state)
     assert_ptr_equal(hands[0], &ops[1]);
 }
 
+/* --- best seats -------------------------------------------------------------------------- */
+
+static struct op_best best;
+static struct op_seat chosen;
+static char chosen_ids[1][ID_BYTES_MAX + 1] = { "A-1" };
+
+/* It has a seat, and lost the race for it. */
+static struct op *
+lost_best(void)
+{
+    best = (struct op_best){ .quantity = 1, .ids = chosen_ids, .is_lost = true };
+    chosen = (struct op_seat){ .id = slice_of("A-1"), .expect_version = -1 };
+    ops[0].kind = OP_HOLD;
+    ops[0].best = &best;
+    ops[0].seats = &chosen;
+    ops[0].seat_count = 1;
+    engine.outstanding = 1;
+    return &ops[0];
+}
+
+/* Else it would take other seats beside those that it may have. */
+static void
+a_loss_is_forgotten_when_the_next_transaction_begins(void **state)
+{
+    (void)state;
+    struct op *op = lost_best();
+    pg.outcomes[0] = PG_UNKNOWN;
+    pg.is_committed = true;
+    worker.up = true;
+    batch_run(&worker, &op, 1);
+    assert_true(op->may_have_run);
+    assert_int_equal(op->seat_count, 1);
+    assert_int_equal(best.losses, 0);
+}
+
+static void
+what_committed_without_its_seats_has_not_run(void **state)
+{
+    (void)state;
+    struct op *op = lost_best();
+    struct batch batch = { .worker = &worker, .ops = &op, .count = 1 };
+    batch_run_again(&batch, true);
+    assert_false(op->may_have_run);
+    assert_int_equal(op->seat_count, 0);
+    assert_int_equal(best.losses, 1);
+}
+
 int
 main(void)
 {
@@ -312,6 +361,8 @@ main(void)
         CASE(one_that_is_down_connects_again_though_the_queue_never_runs_empty),
         CASE(it_is_no_trouble_of_the_store_while_others_work),
         CASE(one_in_doubt_runs_nothing_more),
+        CASE(a_loss_is_forgotten_when_the_next_transaction_begins),
+        CASE(what_committed_without_its_seats_has_not_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "choose.h"
+#include "event_map.h"
 #include "fake_rows.h"
 #include "holdfast/seating.h"
 #include "map_internal.h"
@@ -296,6 +298,28 @@ holds_that_are_over_are_free(void **state)
     assert_string_equal(choose(theatre, 2), "apart");
 }
 
+static void
+nothing_is_denied_while_a_hold_may_be_over(void **state)
+{
+    struct theatre *theatre = *state;
+    struct seat_wish wished = wish(1);
+
+    add_row(theatre, "A", "hs");
+    load(theatre);
+    becomes(theatre, "A-1", SEAT_HELD, 2); /* for a second */
+    becomes(theatre, "A-2", SEAT_SOLD, 2);
+    wished.now_most.us = NOW + TIME_US_PER_S - 1;
+    assert_string_equal(choose_by(theatre, &wished), "too few");
+    wished.now_most.us = NOW + TIME_US_PER_S; /* it may be that late */
+    assert_string_equal(choose_by(theatre, &wished), "later");
+    wished.now.us = NOW + TIME_US_PER_S;
+    assert_string_equal(choose_by(theatre, &wished), "A-1");
+    wished.now_most.us = INT64_MAX - 1; /* the clock is not known: nothing is left to end */
+    assert_string_equal(choose_by(theatre, &wished), "later");
+    becomes(theatre, "A-1", SEAT_SOLD, 3);
+    assert_string_equal(choose_by(theatre, &wished), "too few");
+}
+
 /* --- which
  * ---------------------------------------------------------------------------------------------- */
 
@@ -503,10 +527,88 @@ halls_at_random_are_sold_as_we_reckon(void **state)
     (void)state;
 }
 
+/* --- beside others
+ * ------------------------------------------------------------------------------------ */
+
+static bool
+    are_evicted; /* others put their windows in the places of ours, as soon as they are there */
+
+void __real_choices_take_windows(struct choices *choices, const struct layout *layout,
+                                 struct new_windows *made);
+void __wrap_choices_take_windows(struct choices *choices, const struct layout *layout,
+                                 struct new_windows *made);
+
+void
+__wrap_choices_take_windows(struct choices *choices, const struct layout *layout,
+                            struct new_windows *made)
+{
+    if (are_evicted)
+        free(made->starts);
+    else
+        __real_choices_take_windows(choices, layout, made);
+}
+
+static void
+whose_windows_never_stay_comes_again_later(void **state)
+{
+    struct theatre *theatre = *state;
+
+    add_row(theatre, "A", "...");
+    load(theatre);
+    are_evicted = true;
+    assert_string_equal(choose(theatre, 2), "later");
+    are_evicted = false;
+    assert_string_equal(choose(theatre, 2), "A-1 A-2");
+}
+
 /* --- what it costs
  * ------------------------------------------------------------------------------------ */
 
-#define MANY 12000
+#define MANY        12000
+
+#define ROW_OF_MANY 300
+
+/* One row is whole, the others have no places for more than fifty. */
+static void
+add_broken_rows(struct theatre *theatre)
+{
+    char row[16];
+
+    for (int i = 0; i < MANY; i++) {
+        int number = i % ROW_OF_MANY + 1;
+        snprintf(row, sizeof(row), "%d", i / ROW_OF_MANY);
+        add(theatre, row, number, NULL, NULL, i >= ROW_OF_MANY && number % 51 == 0 ? "h" : "");
+    }
+}
+
+static uint64_t
+looks(struct theatre *theatre)
+{
+    struct event_map *map = event_map_find(theatre->maps, org, event, FIND_THERE);
+    lock_take(&map->lock);
+    uint64_t count = map->state.choices == NULL ? 0 : choices_looks(map->state.choices);
+    lock_drop(&map->lock);
+    event_map_put(map);
+    return count;
+}
+
+/* Many others wait for the map's lock meanwhile. */
+static void
+a_large_party_that_fits_nowhere_is_not_cut_in_two_for_ever(void **state)
+{
+    struct theatre *theatre = *state;
+    struct seat_wish party = wish(400);
+
+    add_broken_rows(theatre);
+    load(theatre);
+    party.adjacent = false;
+    assert_int_equal(ask(theatre, &party), SEAT_CHOICE_MADE);
+    uint64_t before = looks(theatre);
+    seat_maps_give_back(theatre->maps, org, event, theatre->chosen, 400, false);
+    assert_int_equal(ask(theatre, &party), SEAT_CHOICE_MADE);
+    print_message("%d windows looked at\n", (int)(looks(theatre) - before));
+    assert_true(looks(theatre) - before < 60000);
+}
 
 static void
 a_choice_costs_a_few_bytes_a_seat(void **state)
@@ -546,6 +648,8 @@ main(void)
         cmocka_unit_test_setup_teardown(what_somebody_was_in_the_way_of_is_left_for_a_moment,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(holds_that_are_over_are_free, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_denied_while_a_hold_may_be_over, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(nobody_sits_across_an_aisle_a_break_or_a_removed_seat,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(wishes_are_kept, set_up, tear_down),
@@ -554,6 +658,10 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(no_gap_but_where_it_cannot_be_helped, set_up, tear_down),
         cmocka_unit_test(halls_at_random_are_sold_as_we_reckon),
+        cmocka_unit_test_setup_teardown(whose_windows_never_stay_comes_again_later, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_large_party_that_fits_nowhere_is_not_cut_in_two_for_ever,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_choice_costs_a_few_bytes_a_seat, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
