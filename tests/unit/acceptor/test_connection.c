@@ -532,8 +532,8 @@ a_slow_header_is_answered_400_and_closed(void **state)
     (void)state;
     h.config.header_timeout = 200 * TIME_US_PER_MS;
     harness_start(&h);
-    struct client client = client_open(&h);
     struct mono_time start = mono_now();
+    struct client client = client_open(&h);
     client_send(&client, "GET / HTTP/1.1\r\nHos");
     client_read(&client, &response);
     assert_true(elapsed_ms(start) >= 200);
@@ -553,10 +553,10 @@ single_bytes_do_not_put_the_header_timeout_off(void **state)
     (void)state;
     h.config.header_timeout = 300 * TIME_US_PER_MS;
     harness_start(&h);
+    struct mono_time start = mono_now();
     struct client client = client_open(&h);
     setsockopt(client.fd, SOL_SOCKET, SO_RCVTIMEO, &short_wait, sizeof(short_wait));
     client_send(&client, "GET /");
-    struct mono_time start = mono_now();
     while (recv(client.fd, &byte, 1, 0) < 0) { /* a byte each 20 ms, until it answers */
         assert_int_equal(errno, EAGAIN);
         assert_true(elapsed_ms(start) < 10000);
@@ -572,8 +572,8 @@ a_slow_body_is_answered_400_and_closed(void **state)
     (void)state;
     h.config.body_timeout = 200 * TIME_US_PER_MS;
     harness_start(&h);
-    struct client client = client_open(&h);
     struct mono_time start = mono_now();
+    struct client client = client_open(&h);
     client_send(&client, "POST / HTTP/1.1\r\n" H "Content-Length: 10\r\n\r\nhalf");
     client_expect(&client, 400, NULL);
     assert_true(elapsed_ms(start) >= 200);
@@ -587,8 +587,8 @@ an_idle_connection_is_closed_without_a_word(void **state)
     (void)state;
     h.config.idle_timeout = 200 * TIME_US_PER_MS;
     harness_start(&h);
-    struct client fresh = client_open(&h), used = client_open(&h), blank = client_open(&h);
     struct mono_time start = mono_now();
+    struct client fresh = client_open(&h), used = client_open(&h), blank = client_open(&h);
     client_get(&used, "/x");
     client_expect(&used, 200, "/x");
     client_send(&blank, "\r\n\r\n"); /* empty lines begin nothing */
