@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "holdfast/buf.h"
+#include "holdfast/clock.h"
 #include "holdfast/ids.h"
 #include "holdfast/slice.h"
 
@@ -73,6 +74,8 @@ void json_uuid(struct json_writer *w, const struct uuid *uuid);
 /* name and value in one call */
 void json_field_text(struct json_writer *w, const char *name, struct slice text);
 void json_field_int(struct json_writer *w, const char *name, int64_t number);
+/* RFC 3339, as db_time_format writes it. */
+void json_field_time(struct json_writer *w, const char *name, struct db_time time);
 void json_field_bool(struct json_writer *w, const char *name, bool value);
 void json_field_uuid(struct json_writer *w, const char *name, const struct uuid *uuid);
 

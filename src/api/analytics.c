@@ -55,15 +55,6 @@ write_counts(struct json_writer *w, const int64_t counts[COLUMNS])
 }
 
 static void
-write_time(struct json_writer *w, const char *name, struct db_time time)
-{
-    char text[DB_TIME_TEXT_BYTES];
-
-    db_time_format(time, text);
-    json_field_text(w, name, slice_of(text));
-}
-
-static void
 write_row(struct json_writer *w, const struct pg_result *rows, int row, int64_t totals[COLUMNS])
 {
     int64_t counts[COLUMNS] = { 0 };
@@ -73,7 +64,7 @@ write_row(struct json_writer *w, const struct pg_result *rows, int row, int64_t 
         totals[column] += counts[column];
     }
     json_object_begin(w);
-    write_time(w, "hour", pg_get_time(rows, row, HOUR));
+    json_field_time(w, "hour", pg_get_time(rows, row, HOUR));
     json_name(w, "section");
     if (pg_is_null(rows, row, SECTION))
         json_null(w);
@@ -96,8 +87,8 @@ answer(struct api_call *call, const struct pg_result *rows)
     json_writer_init(&w, &body);
     json_object_begin(&w);
     json_field_text(&w, "event_id", call->event);
-    write_time(&w, "from", range->from);
-    write_time(&w, "to", range->to);
+    json_field_time(&w, "from", range->from);
+    json_field_time(&w, "to", range->to);
     json_name(&w, "funnel");
     json_array_begin(&w);
     for (int row = 0; row < pg_rows(rows); row++)

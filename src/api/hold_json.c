@@ -9,15 +9,6 @@
 #include "holdfast/clock.h"
 
 static void
-write_time(struct json_writer *w, const char *name, struct db_time time)
-{
-    char text[DB_TIME_TEXT_BYTES];
-
-    db_time_format(time, text);
-    json_field_text(w, name, slice_of(text));
-}
-
-static void
 write_seats(struct json_writer *w, const struct hold_view *hold)
 {
     json_name(w, "seats");
@@ -119,9 +110,9 @@ hold_json_write(struct json_writer *w, const struct hold_view *hold)
     write_seats(w, hold);
     write_areas(w, hold);
     write_amount(w, hold);
-    write_time(w, "expires_at", hold->held_until);
+    json_field_time(w, "expires_at", hold->held_until);
     json_field_int(w, "expires_in_seconds", seconds_left(hold));
-    write_time(w, "created_at", hold->created_at);
+    json_field_time(w, "created_at", hold->created_at);
     if (hold->reason.len > 0)
         json_field_text(w, "reason", hold->reason);
     if (hold->status == HOLD_CONVERTED) {

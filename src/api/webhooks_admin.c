@@ -173,15 +173,6 @@ put_body(struct pg *pg, void *context)
     return wish->rows != NULL ? HF_OK : HF_INTERNAL;
 }
 
-static void
-write_time(struct json_writer *w, const char *name, struct db_time time)
-{
-    char text[DB_TIME_TEXT_BYTES];
-
-    db_time_format(time, text);
-    json_field_text(w, name, slice_of(text));
-}
-
 /* url: its column; kinds and the two times follow. */
 static void
 write_webhook(struct json_writer *w, const struct pg_result *rows, int url)
@@ -193,8 +184,8 @@ write_webhook(struct json_writer *w, const struct pg_result *rows, int url)
     else
         json_raw(w, pg_get_text(rows, 0, url + KINDS));
     json_field_bool(w, "has_secret", true);
-    write_time(w, "created_at", pg_get_time(rows, 0, url + CREATED));
-    write_time(w, "updated_at", pg_get_time(rows, 0, url + UPDATED));
+    json_field_time(w, "created_at", pg_get_time(rows, 0, url + CREATED));
+    json_field_time(w, "updated_at", pg_get_time(rows, 0, url + UPDATED));
 }
 
 static void
@@ -256,7 +247,7 @@ answer_get(struct api_call *call, const struct pg_result *rows)
     json_field_int(&w, "waiting", pg_get_int(rows, 0, WAITING));
     json_field_int(&w, "dead_letters", pg_get_int(rows, 0, DEAD));
     if (!pg_is_null(rows, 0, FAILING_SINCE)) {
-        write_time(&w, "failing_since", pg_get_time(rows, 0, FAILING_SINCE));
+        json_field_time(&w, "failing_since", pg_get_time(rows, 0, FAILING_SINCE));
         json_field_text(&w, "error", pg_get_text(rows, 0, ERROR));
     }
     json_object_end(&w);
@@ -374,8 +365,8 @@ write_letter(struct json_writer *w, const struct pg_result *rows, int row)
     json_raw(w, pg_get_text(rows, row, L_PAYLOAD));
     json_field_int(w, "attempts", pg_get_int(rows, row, L_ATTEMPTS));
     json_field_text(w, "error", pg_get_text(rows, row, L_ERROR));
-    write_time(w, "created_at", pg_get_time(rows, row, L_CREATED));
-    write_time(w, "died_at", pg_get_time(rows, row, L_DIED));
+    json_field_time(w, "created_at", pg_get_time(rows, row, L_CREATED));
+    json_field_time(w, "died_at", pg_get_time(rows, row, L_DIED));
     json_object_end(w);
 }
 

@@ -304,6 +304,15 @@ json_field_text(struct json_writer *w, const char *name, struct slice text)
 }
 
 void
+json_field_time(struct json_writer *w, const char *name, struct db_time time)
+{
+    char text[DB_TIME_TEXT_BYTES];
+
+    db_time_format(time, text);
+    json_field_text(w, name, slice_of(text));
+}
+
+void
 json_field_int(struct json_writer *w, const char *name, int64_t number)
 {
     json_name(w, name);
