@@ -126,8 +126,8 @@ def test_what_is_left_behind_large_wishes_is_sold_to_small_ones(nodes, admin, or
 
 
 def test_a_hold_of_seats_and_areas_has_all_or_nothing(nodes, admin, org, db, prove):
-    """Everybody wants two of few seats and places of two areas that are too small for all."""
-    event = admin.make_event(40, areas=[floor(30, "left"), floor(24, "right")], policy={"max_seats_per_hold": 20})
+    """Everybody wants two of few seats and places of two areas that are full long before the seats are gone."""
+    event = admin.make_event(40, areas=[floor(14, "left"), floor(8, "right")], policy={"max_seats_per_hold": 20})
     draw = random.Random(7)
     told, refused = {}, collections.Counter()
 
