@@ -34,6 +34,8 @@ enum op_kind {
     OP_TRANSFER, /* to to_user */
     OP_PATCH,    /* add `seats`, release `drop`, set `areas` */
     OP_EXPIRE,   /* the hold's time may have come; by the node itself */
+    OP_RETURN,   /* seats[0], held or sold, of `user` (empty: of whoever has it) is free again */
+    OP_ASSIGN,   /* a free seat to the first on the event's waitlist whom it fits */
 
     /* Of a checkout: each a transaction of its own, all or nothing. */
     OP_CHECKOUT_START,  /* of `holds`, or of all that user has there */
@@ -192,12 +194,13 @@ struct op {
     struct slice actor; /* who: the token's user; empty: the system */
     bool privileged;    /* agent, service, admin: may act on others' holds, hold before the sale */
     struct slice request_id;
-    struct slice event;    /* OP_HOLD; empty where only the hold is named */
-    struct uuid hold_id;   /* the hold; for OP_HOLD the new one's id */
-    int seat_count;        /* seats to take */
-    struct op_seat *seats; /* in request order */
-    struct op_best *best;  /* OP_HOLD: instead of seats; NULL: none */
-    int drop_count;        /* seats to release */
+    struct slice event; /* OP_HOLD, OP_RETURN, OP_ASSIGN; empty where only the hold is named */
+    struct slice bound_event; /* a hold of another event is not found; empty: any will do */
+    struct uuid hold_id;      /* the hold; for OP_HOLD the new one's id */
+    int seat_count;           /* seats to take */
+    struct op_seat *seats;    /* in request order */
+    struct op_best *best;     /* OP_HOLD: instead of seats; NULL: none */
+    int drop_count;           /* seats to release */
     struct op_seat *drop;
     int area_count;
     struct op_area *areas;

@@ -249,6 +249,8 @@ count_outcome(const struct op *op)
         count_payment(op->checkout);
         break;
     case OP_HOLD:
+    case OP_RETURN:
+    case OP_ASSIGN:
     case OP_ANSWER:
         break;
     }

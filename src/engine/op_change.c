@@ -20,6 +20,8 @@ op_is_change(const struct op *op)
         return true;
     case OP_HOLD:
     case OP_PATCH:
+    case OP_RETURN:
+    case OP_ASSIGN:
     case OP_CHECKOUT_START:
     case OP_CHECKOUT_CANCEL:
     case OP_PAY:
@@ -55,6 +57,8 @@ word_of_kind(enum op_kind kind)
         return "expire";
     case OP_HOLD:
     case OP_PATCH:
+    case OP_RETURN:
+    case OP_ASSIGN:
     case OP_CHECKOUT_START:
     case OP_CHECKOUT_CANCEL:
     case OP_PAY:
