@@ -207,7 +207,22 @@ each_second_locked(struct streams *streams)
 
 /* --- the thread ---------------------------------------------------------------------- */
 
-void
+/* Some streams of all audiences get what leaves. True: all have it. */
+static bool
+step_locked(struct streams *streams)
+{
+    struct audience *audience, *next;
+    int64_t left = streams->open / (STREAMS_TURN_MAX_US / STREAMS_STEP_US);
+    bool is_done = true;
+
+    if (left < STREAMS_STEP_US / STREAM_SHARE_US)
+        left = STREAMS_STEP_US / STREAM_SHARE_US;
+    HASH_ITER(hh, streams->audiences, audience, next)
+    is_done = audience_hand_locked(streams, audience, &left) && is_done;
+    return is_done;
+}
+
+bool
 keeper_turn_locked(struct streams *streams)
 {
     struct audience *audience, *next;
@@ -221,15 +236,16 @@ keeper_turn_locked(struct streams *streams)
     HASH_ITER(hh, streams->audiences, audience, next)
     {
         look_at_map_locked(streams, audience, now);
-        audience_flush_locked(streams, audience);
+        audience_take_locked(streams, audience);
     }
+    return step_locked(streams);
 }
 
 /*
  * A turn of an event that sells costs a write to each of its streams, so the more there are the
  * longer it takes. Without anybody there all stands still, but for a look at trust now and then.
  */
-static long
+static int64_t
 turn_us(const struct streams *streams)
 {
     int64_t us = streams->open * STREAM_SHARE_US;
@@ -245,11 +261,20 @@ void *
 keeper_run(void *context)
 {
     struct streams *streams = context;
+    int64_t began_us = 0; /* the turn that goes on */
 
     lock_take(&streams->lock);
     while (!streams->is_ending) {
-        keeper_turn_locked(streams);
-        lock_wait(&streams->lock, &streams->keeper_cond, turn_us(streams));
+        /* How long it is to take may change on the way: somebody came, or all have gone. */
+        int64_t left_us = began_us + turn_us(streams) - mono_now().us;
+        bool is_done = left_us <= 0 ? keeper_turn_locked(streams) : step_locked(streams);
+        if (left_us <= 0) {
+            began_us = mono_now().us;
+            left_us = turn_us(streams);
+        }
+        if (!is_done && left_us > STREAMS_STEP_US)
+            left_us = STREAMS_STEP_US;
+        lock_wait(&streams->lock, &streams->keeper_cond, left_us);
     }
     lock_drop(&streams->lock);
     return NULL;
