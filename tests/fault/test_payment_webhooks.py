@@ -19,7 +19,7 @@ from support.checkouts import (
 from support.client import Client
 from support.house import LONG, House
 from support.sse import EventStream
-from support.swarm import ask, drive, hold_shot, pause
+from support.swarm import Wire, ask, drive, hold_shot, pause
 from support.tables import seat_locked
 from support.truth import seats_of
 from support.waiting import wait_until
@@ -88,9 +88,13 @@ def deliveries(nodes, intent_id, failed_every=0):
 
 
 def fire_held_still(database_url, db, intent_id, shots, waiting, meanwhile=lambda: None):
-    """All are sent while the intent's row is locked by somebody else, so that they meet; their answers."""
+    """All are sent while the intent's row is locked by somebody else, so that they meet; their answers.
+
+    Connected before: the first ones don't wait long for the last."""
+    wires = [Wire(a_shot.node) for a_shot in shots]
     with holding(database_url, "SELECT FROM payment_intents WHERE intent_id = %s FOR UPDATE", (intent_id,)) as bystander:
-        wires = [ask(a_shot) for a_shot in shots]
+        for wire, a_shot in zip(wires, shots):
+            wire.send(a_shot.data)
         await_waiting(db, waiting)
         bystander.release()
         meanwhile()
