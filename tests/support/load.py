@@ -219,7 +219,7 @@ class SteadyLoad:
     # --- the proof -----------------------------------------------------------------------------------------------
 
     def assert_as_told(self, db, request_timeout_s=5):
-        """No answer was wrong, none came late, and what was told last is what stands."""
+        """No answer was wrong, none came late (but for a machine that stood still), and what was told last is what stands."""
         assert not self.wrong, f"{len(self.wrong)} wrong answers, the first: " + "\n".join(self.wrong[:5])
         assert self.slowest[0] <= request_timeout_s + SLACK_S, self.slowest
         assert_as_told(db, self.org, self.event, self.told)
