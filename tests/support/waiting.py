@@ -6,7 +6,10 @@ import threading
 import time
 
 
-def wait_until(predicate, timeout=5.0, every=0.02, what=None):
+PATIENCE_S = 15.0  # with what comes within a second or two where the machine isn't busy: shows that it comes at all
+
+
+def wait_until(predicate, timeout=PATIENCE_S, every=0.02, what=None):
     """Polls until `predicate()` is true, and returns what it returned. AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
