@@ -19,6 +19,17 @@ def wait_until(predicate, timeout=5.0, every=0.02, what=None):
         time.sleep(every)
 
 
+def one_of(tries, trial):
+    """The result of the first trial(1), trial(2), ... that holds, or the last one's failure: a busy machine may stall
+    in the middle of one that is timed; a fault comes each time."""
+    for number in range(1, tries):
+        try:
+            return trial(number)
+        except AssertionError:
+            continue
+    return trial(tries)
+
+
 def at_once(count, function):
     """Calls function(0), ..., function(count - 1) on threads that start together; their results in order."""
     barrier = threading.Barrier(count)
