@@ -535,14 +535,14 @@ def test_internal_tells_nothing_of_the_inside(client, event, db, org):
 def cut_off(start_node, proxied, database_url, client):
     """(a client at a node behind a proxy, that proxy)"""
     proxy, url = proxied(database_url)
-    return client.at(start_node(database_url=url, request_timeout="1s")), proxy
+    return client.at(start_node(database_url=url, request_timeout="2s")), proxy
 
 
 def test_store_unavailable(cut_off, event, db, org):
     client, proxy = cut_off
     hold = client.held(event, "A-1")["hold_id"]
     proxy.refuse()
-    wait_until(lambda: client.hold(event, "A-2").code == "store_unavailable", timeout=10)
+    wait_until(lambda: client.hold(event, "A-2").code == "store_unavailable", timeout=20)
     check_problem(client.hold(event, "A-2"), "store_unavailable", "/api/holds")
     check_problem(client.extend(hold), "store_unavailable")
     check_problem(client.get_hold(hold), "store_unavailable")
@@ -580,7 +580,7 @@ def test_overloaded(start_node, admin, event, database_url, check_audit):
 
 
 def test_draining(start_node, client, event):
-    node = start_node(drain_delay="1s")
+    node = start_node(drain_delay="3s")
     user = client.at(node)
     user.get("/ready").expect(200)
     node.signal(signal.SIGTERM)
