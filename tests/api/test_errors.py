@@ -14,6 +14,7 @@ from support.waiting import at_once, wait_until
 from support.wire import Wire, request
 
 JSON = {"Content-Type": "application/json"}
+GATE = 4711  # an advisory lock
 UNKNOWN_HOLD = "0190a000-0000-7000-8000-000000000000"
 
 
@@ -339,20 +340,22 @@ def test_capacity_in_use(client, admin):
 
 
 @pytest.mark.parametrize("what", ["hold", "extend"])
-def test_request_in_progress(client, event, db, what):
-    """Of two equal requests one is slow in the database; the other waits 2 s for it, no longer."""
+def test_request_in_progress(client, event, db, database_url, what):
+    """Of two equal requests one is kept waiting in the database; the other waits 2 s for it, no longer."""
     path = f"/api/events/{event}/seats/A-1/hold"
     if what == "extend":
         path = f"/api/holds/{client.held(event, 'A-1')['hold_id']}/extend"
     body = {"cart_token": "c"}
-    with trigger_on_holds(db, event, "A-1", "PERFORM pg_sleep(3); RETURN NEW;"):
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    wait = f"WHILE NOT pg_try_advisory_xact_lock_shared({GATE}) LOOP PERFORM pg_sleep(0.02); END LOOP; RETURN NEW;"
+    with trigger_on_holds(db, event, "A-1", wait), concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with transaction(database_url) as cursor:
+            cursor.execute(f"SELECT pg_advisory_xact_lock({GATE})")
             both = [pool.submit(client.post, path, body, headers={"Idempotency-Key": "slow"}) for _ in range(2)]
             done, [first] = concurrent.futures.wait(both, 30, concurrent.futures.FIRST_COMPLETED)
-            answer = done.pop().result()
-            check_problem(answer, "request_in_progress", path)
-            assert int(answer.headers["Retry-After"]) >= 1
-            done = first.result()
+        answer = done.pop().result()
+        check_problem(answer, "request_in_progress", path)
+        assert int(answer.headers["Retry-After"]) >= 1
+        done = first.result()
     assert done.status == (201 if what == "hold" else 200), done
     again = client.post(path, body, headers={"Idempotency-Key": "slow"})
     assert (again.status, again.body) == (done.status, done.body)
