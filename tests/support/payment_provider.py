@@ -29,7 +29,7 @@ from support import servers
 
 SECRET = "a secret of the provider"
 PATH = "/charges"
-LATE_S = 2.5
+LATE_S = 4
 TOLERANCE_S = 300
 STATUSES = {"ok": "succeeded", "declined": "failed", "failed": "failed", "pending": "pending", "lost": None}
 
