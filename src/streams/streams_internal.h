@@ -84,6 +84,7 @@ struct streams {
     int64_t open;               /* streams and those who begin */
     bool is_closed;             /* new ones are refused */
     bool is_ending;             /* the threads end */
+    int64_t handed;             /* how many got what leaves, of those whose turn it is */
     struct mono_time second_due;
     struct mono_time trusted_until; /* nothing can have been missed up to then */
     struct mono_time distrusted_at; /* as the maps said when we last looked */

@@ -441,7 +441,7 @@ static void
 a_crowd_is_told_by_and_by_and_nobody_twice(void **state)
 {
     (void)state;
-    enum { CROWD = 250, STEP = STREAMS_STEP_US / STREAM_SHARE_US };
+    enum { CROWD = 250 };
     struct http_stream *crowd[CROWD];
     int told = 0;
 
@@ -452,11 +452,11 @@ a_crowd_is_told_by_and_by_and_nobody_twice(void **state)
     turn();
     for (int i = 0; i < CROWD; i++)
         told += was_told(crowd[i], "S1");
-    assert_int_equal(told, STEP);
+    assert_int_equal(told, STREAMS_AT_ONCE);
 
     struct http_stream *late = begin("");
     change("S2", SEAT_HELD, 1, FEED_REASON_NONE);
-    for (int i = 0; i * STEP < 3 * CROWD; i++)
+    for (int i = 0; i * STREAMS_AT_ONCE < 3 * CROWD; i++)
         turn();
     for (int i = 0; i < CROWD; i++) {
         expect_told(crowd[i], HELD("S1", "a.1", "1") HELD("S2", "a.2", "1"));
