@@ -89,12 +89,13 @@ http_stream_new(struct exchange *exchange)
     stream->magic = STREAM_MAGIC;
     stream->chunked = !exchange->http_1_0;
     stream->outbox = exchange->outbox;
+    stream->moved_fd = -1;
     lock_init(&stream->lock, LOCK_STREAM);
     atomic_init(&stream->refs, 2); /* the beginner's and the connection's */
     return stream;
 }
 
-static void
+void
 http_stream_put(struct http_stream *stream)
 {
     int before = atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel);
@@ -218,18 +219,29 @@ http_stream_collect(struct http_stream *stream)
     lock_drop(&stream->lock);
 }
 
-struct conn *
-http_stream_woken(struct http_stream *stream)
+bool
+http_stream_woken(struct http_stream *stream, const struct outbox *here)
 {
-    struct conn *conn = stream->conn;
-
     lock_take(&stream->lock);
+    bool is_here = stream->outbox == here;
     stream->posted = false;
-    if (conn != NULL)
+    if (!is_here)
+        post_locked(stream);
+    else if (stream->conn != NULL)
         collect_locked(stream);
     lock_drop(&stream->lock);
-    http_stream_put(stream); /* the outbox's reference */
-    return conn;
+    return is_here;
+}
+
+void
+http_stream_move(struct http_stream *stream, struct outbox *there, int fd)
+{
+    lock_take(&stream->lock);
+    stream->conn = NULL;
+    stream->moved_fd = fd;
+    stream->outbox = there;
+    post_locked(stream); /* posted already: the loop that it leaves sends it on */
+    lock_drop(&stream->lock);
 }
 
 void

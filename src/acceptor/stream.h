@@ -12,6 +12,10 @@
  * A stream is posted under its lock, and CLOSED is set under it: afterwards no thread touches the
  * loop on this stream's account, so the loop may end while beginners still have references.
  *
+ * Once its head is out it moves, with its connection, to the loop that writes all streams: there it
+ * comes through the outbox as if there were something to send. What was posted to the loop before
+ * is sent on after it.
+ *
  * Callers:  the beginner (http.h); the loop of its connection.
  * Threads:  as the members say.
  * Locks:    STREAM, the innermost of its callers': a few steps, and a wake of the loop.
@@ -48,7 +52,6 @@ struct http_stream {
     /* fixed after start */
     uint32_t magic;
     bool chunked;
-    struct outbox *outbox;
     size_t backlog_max;
     void (*closed)(void *context);
     void *context;
@@ -56,6 +59,7 @@ struct http_stream {
     /* guarded by lock */
     struct lock lock; /* rank STREAM */
     enum stream_state state;
+    struct outbox *outbox; /* of its loop */
     bool posted;
     struct pieces waiting;
     size_t backlog; /* bytes of `waiting` and `sending` */
@@ -65,6 +69,7 @@ struct http_stream {
 
     /* the loop's */
     struct conn *conn;      /* NULL before it is known, and once it is gone */
+    int moved_fd;           /* a connection that moves with it; -1: none */
     enum stream_state seen; /* the state when it was collected last */
     struct pieces sending;
 
@@ -85,9 +90,15 @@ http_stream_of_item(struct outbox_item *item)
 
 /* Moves what waits to `sending`. */
 void http_stream_collect(struct http_stream *stream);
-/* The same for one that the outbox brought; from now on it may be posted again. Returns the
- * connection that has to look at it, or NULL. */
-struct conn *http_stream_woken(struct http_stream *stream);
+/*
+ * The same for one that the outbox of this loop brought; from now on it may be posted again. True:
+ * it is this loop's to look at; else it was sent on, and the caller leaves it alone. The reference
+ * of the outbox is the caller's to put in the end.
+ */
+HF_MUST_CHECK bool http_stream_woken(struct http_stream *stream, const struct outbox *here);
+void http_stream_put(struct http_stream *stream);
+/* From now on it is the other loop's, with `fd`, which that one takes. */
+void http_stream_move(struct http_stream *stream, struct outbox *there, int fd);
 /* There is more to write than was written now: the outbox brings it again. */
 void http_stream_carry_on(struct http_stream *stream);
 /* The server ends it, after what waits. */
