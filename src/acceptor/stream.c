@@ -146,7 +146,9 @@ http_exchange_stream(struct http_exchange *public, size_t backlog_max,
 static bool
 has_room_locked(const struct http_stream *stream, const struct piece *piece)
 {
-    return stream->backlog == 0 || stream->backlog + piece_bytes(piece) <= stream->backlog_max;
+    size_t max = stream->is_stuck ? stream->backlog_max : LOOP_BEHIND_TIMES * stream->backlog_max;
+
+    return stream->backlog == 0 || stream->backlog + piece_bytes(piece) <= max;
 }
 
 static void
@@ -259,6 +261,14 @@ http_stream_shut(struct http_stream *stream)
     if (stream->state == STREAM_OPEN)
         stream->state = STREAM_ENDING;
     collect_locked(stream);
+    lock_drop(&stream->lock);
+}
+
+void
+http_stream_stuck(struct http_stream *stream, bool is_stuck)
+{
+    lock_take(&stream->lock);
+    stream->is_stuck = is_stuck;
     lock_drop(&stream->lock);
 }
 

@@ -21,7 +21,8 @@
  * Locks:    STREAM, the innermost of its callers': a few steps, and a wake of the loop.
  * Memory:   counted: the beginner, the connection, and the outbox while it is posted. A piece is
  *           one small allocation; its body is shared.
- * Limits:   backlog_max bytes that wait.
+ * Limits:   backlog_max bytes that wait for a reader whose socket is full; LOOP_BEHIND_TIMES as
+ * many where it is the loop that is behind: bodies are shared, and that is no reader's fault.
  */
 #ifndef ACCEPTOR_STREAM_H
 #define ACCEPTOR_STREAM_H
@@ -30,8 +31,9 @@
 
 #include "exchange.h"
 
-#define STREAM_MAGIC     0x5354524du /* "STRM" */
-#define CHUNK_HEAD_BYTES 18          /* 16 digits and CRLF */
+#define STREAM_MAGIC      0x5354524du /* "STRM" */
+#define CHUNK_HEAD_BYTES  18          /* 16 digits and CRLF */
+#define LOOP_BEHIND_TIMES 8
 
 /* One body, with the head of its chunk right-aligned; none for HTTP/1.0. */
 struct piece {
@@ -63,6 +65,7 @@ struct http_stream {
     bool posted;
     struct pieces waiting;
     size_t backlog; /* bytes of `waiting` and `sending` */
+    bool is_stuck;  /* the socket is full */
 
     /* whoever has posted it: the outbox */
     struct outbox_item item;
@@ -103,6 +106,8 @@ void http_stream_move(struct http_stream *stream, struct outbox *there, int fd);
 void http_stream_carry_on(struct http_stream *stream);
 /* The server ends it, after what waits. */
 void http_stream_shut(struct http_stream *stream);
+/* Whether the socket takes no more for now. */
+void http_stream_stuck(struct http_stream *stream, bool is_stuck);
 /* The first `count` pieces of `sending` are out. */
 void http_stream_written(struct http_stream *stream, unsigned count);
 /* Nobody reads any more: calls `closed`. */
