@@ -101,12 +101,15 @@ def empty_redis(redis_url):
 
 # --- nodes ---------------------------------------------------------------------------------------------------
 
+# Where nobody breaks Redis, one that is slow since the machine is busy must not be left alone as if it were away.
+PATIENT = {"redis_timeout_ms": 1000}
+
 
 @pytest.fixture(scope="module")
 def node(request, log_folder, database_url, empty_redis):
     """The module's node. A module may set NODE_SETTINGS = {"name": value} to change it."""
     settings = getattr(request.module, "NODE_SETTINGS", {})
-    started = Node(log_folder, database_url, empty_redis, **settings).start()
+    started = Node(log_folder, database_url, empty_redis, **PATIENT | settings).start()
     yield started
     started.stop()
 
@@ -117,7 +120,8 @@ def start_node(log_folder, database_url, empty_redis):
     started = []
 
     def start(database_url=database_url, redis_url=empty_redis, **settings):
-        node = Node(log_folder, database_url, redis_url, **settings)
+        usual = PATIENT if redis_url == empty_redis else {}
+        node = Node(log_folder, database_url, redis_url, **usual | settings)
         started.append(node)
         return node.start()
 

@@ -3,12 +3,13 @@
  *
  * One AUDIENCE per event that somebody watches: it watches the event's seat map, writes each change
  * once, and every turn (STREAMS_TURN_US, with thousands of streams longer) hands what has gathered
- * to all its streams as one shared body. Per seat, events come in the order of versions; a change
- * that a newer one has overtaken on its way here is left out. An event's id is a position of the
- * feed that any node can resume from. Those that were found by comparing with Postgres have none (a
- * peer was lost, or heard with a gap), nor has any while the map may lack something: the reader's
- * last id stays before them. The same version of a seat comes twice if it was found before its
- * record came.
+ * to all its streams as one shared body: spread over the turn, not in a burst that would keep
+ * the machine from whoever wants a seat in that moment. Per seat, events come in the order of
+ * versions; a change that a newer one has overtaken on its way here is left out. An event's id is a
+ * position of the feed that any node can resume from. Those that were found by comparing with
+ * Postgres have none (a peer was lost, or heard with a gap), nor has any while the map may lack
+ * something: the reader's last id stays before them. The same version of a seat comes twice if it
+ * was found before its record came.
  *
  *   event: seat_held | seat_released | seat_sold | seat_blocked | seat_removed | seat_added |
  *          seat_changed (free as before; its price or place moved)
@@ -42,10 +43,16 @@
 struct streams; /* opaque */
 struct node;
 
-/* From one turn to the next; longer where there are many streams: some 20,000 writes a second. */
+/*
+ * From one turn to the next; longer where there are many streams: some 10,000 writes a second. What
+ * a write costs beside its bytes is more than they do, until some 50 KB have gathered.
+ */
 #define STREAMS_TURN_US     (20 * TIME_US_PER_MS)
-#define STREAMS_TURN_MAX_US (200 * TIME_US_PER_MS)
-#define STREAM_SHARE_US     50
+#define STREAMS_TURN_MAX_US (300 * TIME_US_PER_MS)
+#define STREAM_SHARE_US     100
+/* So often, within a turn, some of them get theirs. */
+#define STREAMS_STEP_US (5 * TIME_US_PER_MS)
+#define STREAMS_AT_ONCE 100
 
 /* Starts both threads. NULL: no memory or no thread. */
 struct streams *streams_start(struct node *node);

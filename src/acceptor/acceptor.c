@@ -43,21 +43,31 @@ acceptor_new(const struct config *config, const struct http_handler *handler, co
         .handler = handler,
     };
     acceptor->budget.max = (size_t)config->body_memory_max;
-    acceptor->loops = calloc((size_t)config->loops, sizeof(*acceptor->loops));
+    acceptor->loops = calloc((size_t)config->loops + 1, sizeof(*acceptor->loops));
     acceptor->node_line = make_node_line(node_id);
-    if (acceptor->loops != NULL && acceptor->node_line != NULL)
+    if (acceptor->loops != NULL && acceptor->node_line != NULL) {
+        acceptor->streams_loop = &acceptor->loops[config->loops];
         return acceptor;
+    }
     acceptor_free(acceptor);
     return NULL;
 }
 
 static void
+stop_some(struct loop *loops, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        loop_order(&loops[i], LOOP_ORDER_STOP);
+    for (size_t i = 0; i < count; i++)
+        loop_join(&loops[i]);
+}
+
+/* The streams' loop, started first, is the last to go: until then others hand streams to it. */
+static void
 stop_loops(struct acceptor *acceptor)
 {
-    for (size_t i = 0; i < acceptor->loop_count; i++)
-        loop_order(&acceptor->loops[i], LOOP_ORDER_STOP);
-    for (size_t i = 0; i < acceptor->loop_count; i++)
-        loop_join(&acceptor->loops[i]);
+    stop_some(acceptor->loops, acceptor->loop_count);
+    stop_some(acceptor->streams_loop, 1);
     acceptor->loop_count = 0;
 }
 
@@ -75,6 +85,16 @@ start_loops(struct acceptor *acceptor, const int *fds, size_t count)
         acceptor->loop_count++;
     }
     return true;
+}
+
+static bool
+start_all(struct acceptor *acceptor, const int *fds, size_t count)
+{
+    if (loop_start(acceptor->streams_loop, acceptor, (unsigned)count, -1))
+        return start_loops(acceptor, fds, count);
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
+    return false;
 }
 
 static bool
@@ -97,7 +117,7 @@ listen_and_start(struct acceptor *acceptor, char *error, size_t error_bytes)
                  config->listen);
     } else if (listener_open(&address, fds, count, error, error_bytes)) {
         listener_format(&address, acceptor->address);
-        started = start_loops(acceptor, fds, count);
+        started = start_all(acceptor, fds, count);
         if (!started)
             snprintf(error, error_bytes, "can't start an acceptor loop");
     }
@@ -149,9 +169,9 @@ void
 acceptor_drain_close(struct acceptor *acceptor)
 {
     acceptor_drain_begin(acceptor);
-    for (size_t i = 0; i < acceptor->loop_count; i++)
+    for (size_t i = 0; i <= acceptor->loop_count; i++) /* and the streams' */
         loop_order(&acceptor->loops[i], LOOP_ORDER_DRAIN);
-    for (size_t i = 0; i < acceptor->loop_count; i++) {
+    for (size_t i = 0; i <= acceptor->loop_count; i++) {
         while (sem_wait(&acceptor->loops[i].drained) != 0)
             ; /* a signal */
     }

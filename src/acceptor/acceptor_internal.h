@@ -61,7 +61,7 @@ struct loop {
     uv_async_t wake;
     uv_timer_t tick;
     uv_poll_t listener;
-    int listen_fd;            /* -1: closed */
+    int listen_fd;            /* -1: closed, or none */
     bool listening;           /* the poll is active */
     bool draining;            /* the listener is gone for good */
     uint64_t accept_again_ms; /* after an error; 0: at once */
@@ -91,6 +91,7 @@ struct acceptor {
     char *node_line;
     size_t loop_count;
     struct loop *loops;
+    struct loop *streams_loop; /* the last of them: it has no listener, and writes all streams */
 
     /* atomic, any thread */
     struct memory_budget budget;
@@ -98,7 +99,7 @@ struct acceptor {
     atomic_bool draining; /* every answer says Connection: close */
 };
 
-/* Takes `listen_fd`. False: no thread or no descriptor; nothing is left behind. */
+/* Takes `listen_fd`; -1: it has none. False: no thread or no descriptor; nothing is left behind. */
 HF_MUST_CHECK bool loop_start(struct loop *loop, struct acceptor *acceptor, unsigned number,
                               int listen_fd);
 /* Any thread but the loop's. */
@@ -109,6 +110,8 @@ void loop_join(struct loop *loop);
 void loop_collect(struct loop *loop);
 /* Carries on until no answer waits to be queued and no connection to be looked at. */
 void loop_settle(struct loop *loop);
+/* One came from another loop, which counts it until it has let go of it. */
+void loop_connection_came(struct loop *loop);
 /* A connection is gone: there may be room to accept again. */
 void loop_connection_gone(struct loop *loop);
 
@@ -122,7 +125,7 @@ struct conn *conn_next(const struct conn *conn);
 /* An exchange came home through the outbox. */
 void conn_answered(struct loop *loop, struct exchange *exchange);
 /* The outbox brought a stream: there is something to send, or it ends. */
-void conn_stream_woken(struct http_stream *stream);
+void conn_stream_woken(struct loop *loop, struct http_stream *stream);
 /* Sends what can be sent, reads on if it may, arms deadlines; clears the dirty mark. */
 void conn_advance(struct conn *conn);
 /* Puts it on the dirty list. */

@@ -3,6 +3,7 @@
  */
 #include "connection.h"
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
 
 /* What the kernel takes of a stream beyond what its reader's window lets through. */
@@ -67,12 +68,58 @@ conn_begin_stream(struct conn *conn, struct exchange *exchange)
         conn_end_input(conn, INPUT_LAST);
 }
 
-void
-conn_stream_woken(struct http_stream *stream)
+/* A stream whose connection has moved here with it. */
+static void
+take_in(struct loop *loop, struct http_stream *stream)
 {
-    struct conn *conn = http_stream_woken(stream);
-    if (conn != NULL)
-        conn_touch(conn);
+    int fd = stream->moved_fd;
+
+    stream->moved_fd = -1;
+    struct conn *conn = conn_open_moved(loop, fd);
+    if (conn == NULL) {
+        http_stream_close(stream);
+        http_stream_leave(stream);
+        return;
+    }
+    conn->stream = stream;
+    stream->conn = conn;
+    http_stream_collect(stream);
+    conn_touch(conn);
+}
+
+void
+conn_stream_woken(struct loop *loop, struct http_stream *stream)
+{
+    if (http_stream_woken(stream, &loop->outbox)) {
+        if (stream->moved_fd >= 0)
+            take_in(loop, stream);
+        else if (stream->conn != NULL)
+            conn_touch(stream->conn);
+    }
+    http_stream_put(stream); /* the outbox's reference */
+}
+
+/*
+ * Buyers are not to wait behind what thousands of readers are told. Where there is no descriptor
+ * for the passage it stays: it is told all the same.
+ */
+void
+conn_move_stream(struct conn *conn)
+{
+    struct loop *there = conn->loop->acceptor->streams_loop;
+    struct http_stream *stream = conn->stream;
+    uv_os_fd_t fd;
+
+    if (stream == NULL || there == conn->loop || conn->queue != NULL || conn->writing ||
+        stream->seen != STREAM_OPEN || conn->input == INPUT_ENDED ||
+        uv_fileno((uv_handle_t *)&conn->tcp, &fd) != 0)
+        return;
+    int passage = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (passage < 0)
+        return;
+    conn->stream = NULL;
+    http_stream_move(stream, &there->outbox, passage);
+    conn_destroy(conn);
 }
 
 void

@@ -217,6 +217,8 @@ send_burst(struct conn *conn, struct burst *burst)
     }
     conn->writing = true;
     conn->outgoing = burst->of;
+    if (conn->stream != NULL)
+        http_stream_stuck(conn->stream, true);
     deadline_arm(&conn->loop->deadlines[DEADLINE_WRITE], &conn->write_deadline,
                  uv_now(&conn->loop->uv));
 }
@@ -230,6 +232,8 @@ on_written(uv_write_t *write, int status)
     if (conn->closing)
         return;
     conn->writing = false;
+    if (conn->stream != NULL)
+        http_stream_stuck(conn->stream, false);
     deadline_disarm(&conn->write_deadline);
     if (status < 0)
         conn_destroy(conn);

@@ -118,6 +118,8 @@ conn_advance(struct conn *conn)
     if (!conn->closing)
         conn_flush(conn);
     if (!conn->closing)
+        conn_move_stream(conn);
+    if (!conn->closing)
         conn_resume(conn);
     if (!conn->closing)
         conn_send_continue(conn);
@@ -240,6 +242,28 @@ conn_get(struct loop *loop)
     return conn;
 }
 
+/* False: the descriptor can't be used; the connection is counted until it is closed. */
+static bool
+init_conn(struct loop *loop, struct conn *conn, int fd)
+{
+    memset(conn, 0, sizeof(*conn));
+    conn->loop = loop;
+    conn->input_kind = DEADLINE_KINDS;
+    conn->queue_tail = &conn->queue;
+    parser_init(&conn->parser, &loop->acceptor->rules);
+    conn->next = loop->conns;
+    if (conn->next != NULL)
+        conn->next->prev = conn;
+    loop->conns = conn;
+
+    hf_must(uv_tcp_init(&loop->uv, &conn->tcp)); /* no descriptor is made yet */
+    if (uv_tcp_open(&conn->tcp, fd) == 0)
+        return true;
+    close(fd);
+    conn_destroy(conn);
+    return false;
+}
+
 bool
 conn_open(struct loop *loop, int fd, const struct sockaddr_storage *peer)
 {
@@ -248,24 +272,27 @@ conn_open(struct loop *loop, int fd, const struct sockaddr_storage *peer)
         close(fd);
         return false;
     }
-    memset(conn, 0, sizeof(*conn));
-    conn->loop = loop;
-    conn->input_kind = DEADLINE_KINDS;
-    conn->queue_tail = &conn->queue;
-    parser_init(&conn->parser, &loop->acceptor->rules);
+    if (!init_conn(loop, conn, fd))
+        return true;
     listener_format_peer(peer, conn->peer, sizeof(conn->peer));
-    conn->next = loop->conns;
-    if (conn->next != NULL)
-        conn->next->prev = conn;
-    loop->conns = conn;
-
-    hf_must(uv_tcp_init(&loop->uv, &conn->tcp)); /* no descriptor is made yet */
-    if (uv_tcp_open(&conn->tcp, fd) != 0) {
-        close(fd);
-        conn_destroy(conn);
-        return true; /* counted until it is closed */
-    }
     conn_start_reading(conn);
     conn_touch(conn);
     return true;
+}
+
+struct conn *
+conn_open_moved(struct loop *loop, int fd)
+{
+    struct conn *conn = conn_get(loop);
+    if (conn == NULL) {
+        close(fd);
+        return NULL;
+    }
+    loop_connection_came(loop);
+    if (!init_conn(loop, conn, fd))
+        return NULL;
+    conn->served = true;
+    conn->input = INPUT_LAST;
+    conn_start_reading(conn);
+    return conn;
 }

@@ -22,7 +22,8 @@
  *
  * An answer without an end is always the queue's last: once it is known to be one, no
  * request behind it is answered. Its head goes out as any answer, then `stream` is what
- * the connection writes from. A reader who takes its bytes is under no deadline.
+ * the connection writes from. A reader who takes its bytes is under no deadline. Behind its head
+ * the connection moves to the loop of the streams, as a new one on the same socket.
  *
  * Threads:  its loop's. Memory: one allocation, kept by the loop for the next one.
  */
@@ -78,6 +79,11 @@ struct conn {
     char peer[HTTP_ADDRESS_BYTES];
 };
 
+/* --- connection.c --- */
+/* Takes `fd`, of a connection that another loop had, from which no further request is taken. NULL:
+ * no memory, or not usable; it is closed. */
+HF_MUST_CHECK struct conn *conn_open_moved(struct loop *loop, int fd);
+
 /* --- conn_read.c --- */
 void conn_start_reading(struct conn *conn);
 /* No further request is taken; what has come of one is dropped. */
@@ -103,6 +109,9 @@ void conn_send_continue(struct conn *conn);
 void conn_begin_stream(struct conn *conn, struct exchange *exchange);
 /* Ends it if the server is draining: its reader comes back elsewhere. */
 void conn_tend_stream(struct conn *conn);
+/* Once nothing but the stream is left of it, hands it to the streams' loop: then it is closing
+ * here. */
+void conn_move_stream(struct conn *conn);
 /* It is the stream's turn, and nobody reads it, or not fast enough. */
 bool conn_stream_is_lost(const struct conn *conn);
 /* All of it is out, or none shall be. */

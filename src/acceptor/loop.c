@@ -23,6 +23,8 @@
 #define ACCEPT_AT_ONCE_MAX 64
 /* Likewise: each of them costs a write. */
 #define STREAMS_AT_ONCE_MAX 64
+/* Whoever is told something lets those go first who ask for something. */
+#define STREAMS_NICE 10
 /* After an error such as EMFILE: connections may have ended by then. */
 #define ACCEPT_AGAIN_MS 250
 #define ACCEPT_LOG_MS   10000
@@ -139,6 +141,13 @@ on_listener(uv_poll_t *poll, int status, int events)
 }
 
 void
+loop_connection_came(struct loop *loop)
+{
+    atomic_fetch_add_explicit(&loop->acceptor->connections, 1, memory_order_relaxed);
+    metric_adjust(METRIC_CONNECTIONS, 1);
+}
+
+void
 loop_connection_gone(struct loop *loop)
 {
     uncount_connection(loop);
@@ -177,7 +186,7 @@ collect_streams(struct loop *loop, unsigned count_max)
         struct outbox_item *item = outbox_take(&loop->outbox.streams);
         if (item == NULL)
             return;
-        conn_stream_woken(http_stream_of_item(item));
+        conn_stream_woken(loop, http_stream_of_item(item));
     }
     uv_async_send(&loop->wake);
 }
@@ -213,6 +222,7 @@ stop(struct loop *loop)
 {
     loop->draining = true;
     close_listener(loop);
+    collect_streams(loop, UINT_MAX); /* also those that were about to move in, or have moved out */
     loop_settle(loop);
     outbox_quiesce(&loop->outbox);
     for (struct conn *conn = loop->conns; conn != NULL; conn = conn_next(conn))
@@ -303,6 +313,12 @@ run(void *context)
     char name[16];
 
     snprintf(name, sizeof(name), "loop-%u", loop->number);
+    if (loop == loop->acceptor->streams_loop) {
+        snprintf(name, sizeof(name), "loop-streams");
+        /* The thread's own, on Linux. Where it is refused all works as well, but not as quietly. */
+        int now = nice(STREAMS_NICE);
+        (void)now;
+    }
     pthread_setname_np(pthread_self(), name);
     outbox_own(&loop->outbox);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
@@ -338,11 +354,18 @@ init_handles(struct loop *loop)
     loop->wake.data = loop->tick.data = loop->listener.data = loop;
     if (uv_async_init(&loop->uv, &loop->wake, on_wake) != 0)
         return false;
-    if (uv_poll_init(&loop->uv, &loop->listener, loop->listen_fd) != 0) {
+    if (loop->listen_fd >= 0 && uv_poll_init(&loop->uv, &loop->listener, loop->listen_fd) != 0) {
         uv_close((uv_handle_t *)&loop->wake, NULL);
         return false;
     }
     return true;
+}
+
+static void
+close_if_open(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
 bool
@@ -350,7 +373,7 @@ loop_start(struct loop *loop, struct acceptor *acceptor, unsigned number, int li
 {
     *loop = (struct loop){ .acceptor = acceptor, .number = number, .listen_fd = listen_fd };
     if (uv_loop_init(&loop->uv) != 0) {
-        close(listen_fd);
+        close_if_open(listen_fd);
         return false;
     }
     outbox_init(&loop->outbox, &loop->wake);
@@ -358,7 +381,7 @@ loop_start(struct loop *loop, struct acceptor *acceptor, unsigned number, int li
     hf_must(sem_init(&loop->drained, 0, 0));
     uint64_t tick_ms = init_deadlines(loop);
     if (!init_handles(loop)) {
-        close(listen_fd);
+        close_if_open(listen_fd);
         uv_close((uv_handle_t *)&loop->tick, NULL);
         uv_run(&loop->uv, UV_RUN_DEFAULT);
         fini(loop);

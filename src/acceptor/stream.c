@@ -89,12 +89,13 @@ http_stream_new(struct exchange *exchange)
     stream->magic = STREAM_MAGIC;
     stream->chunked = !exchange->http_1_0;
     stream->outbox = exchange->outbox;
+    stream->moved_fd = -1;
     lock_init(&stream->lock, LOCK_STREAM);
     atomic_init(&stream->refs, 2); /* the beginner's and the connection's */
     return stream;
 }
 
-static void
+void
 http_stream_put(struct http_stream *stream)
 {
     int before = atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel);
@@ -145,7 +146,9 @@ http_exchange_stream(struct http_exchange *public, size_t backlog_max,
 static bool
 has_room_locked(const struct http_stream *stream, const struct piece *piece)
 {
-    return stream->backlog == 0 || stream->backlog + piece_bytes(piece) <= stream->backlog_max;
+    size_t max = stream->is_stuck ? stream->backlog_max : LOOP_BEHIND_TIMES * stream->backlog_max;
+
+    return stream->backlog == 0 || stream->backlog + piece_bytes(piece) <= max;
 }
 
 static void
@@ -218,18 +221,29 @@ http_stream_collect(struct http_stream *stream)
     lock_drop(&stream->lock);
 }
 
-struct conn *
-http_stream_woken(struct http_stream *stream)
+bool
+http_stream_woken(struct http_stream *stream, const struct outbox *here)
 {
-    struct conn *conn = stream->conn;
-
     lock_take(&stream->lock);
+    bool is_here = stream->outbox == here;
     stream->posted = false;
-    if (conn != NULL)
+    if (!is_here)
+        post_locked(stream);
+    else if (stream->conn != NULL)
         collect_locked(stream);
     lock_drop(&stream->lock);
-    http_stream_put(stream); /* the outbox's reference */
-    return conn;
+    return is_here;
+}
+
+void
+http_stream_move(struct http_stream *stream, struct outbox *there, int fd)
+{
+    lock_take(&stream->lock);
+    stream->conn = NULL;
+    stream->moved_fd = fd;
+    stream->outbox = there;
+    post_locked(stream); /* posted already: the loop that it leaves sends it on */
+    lock_drop(&stream->lock);
 }
 
 void
@@ -247,6 +261,14 @@ http_stream_shut(struct http_stream *stream)
     if (stream->state == STREAM_OPEN)
         stream->state = STREAM_ENDING;
     collect_locked(stream);
+    lock_drop(&stream->lock);
+}
+
+void
+http_stream_stuck(struct http_stream *stream, bool is_stuck)
+{
+    lock_take(&stream->lock);
+    stream->is_stuck = is_stuck;
     lock_drop(&stream->lock);
 }
 

@@ -4,6 +4,10 @@
  * What gathers is one text, handed over as one body. A stream that began while some had gathered
  * is owed only what came after: it gets a body of its own once. Text that grows past what a
  * reader's backlog may hold would cut everybody off, so it becomes a reset.
+ *
+ * A text that leaves is handed to some of the streams at a time. Those that have it are behind
+ * those that haven't, and so are those that began meanwhile: whatever else is owed to them is in
+ * the text that gathers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +89,9 @@ audience_new(struct streams *streams, struct slice org, struct slice event)
 static void
 audience_fini(struct audience *audience)
 {
+    if (audience->body != NULL)
+        http_body_put(audience->body);
+    buf_fini(&audience->leaving);
     buf_fini(&audience->text);
     lock_fini(&audience->lock);
     free(audience);
@@ -210,31 +217,46 @@ hand_rest(struct stream *stream, struct slice text)
 
 /* One that doesn't take it is being closed, and says so by stream_closed. */
 static void
-hand_over_locked(struct streams *streams, struct audience *audience, struct slice text,
-                 struct http_body *body)
+hand_over_locked(struct streams *streams, struct audience *audience, struct stream *stream)
 {
-    struct stream *stream, *next;
-
-    DL_FOREACH_SAFE(audience->streams, stream, next)
-    {
-        if (stream->owed_from == 0)
-            (void)http_stream_send(stream->http, body);
-        else if (!hand_rest(stream, text))
-            stream_remove_locked(streams, audience, stream);
+    stream->turn = audience->turn;
+    if (stream->owed_from == 0) {
+        (void)http_stream_send(stream->http, audience->body);
+    } else if (!hand_rest(stream, buf_slice(&audience->leaving))) {
+        stream_remove_locked(streams, audience, stream);
+        return;
     }
+    DL_DELETE(audience->streams, stream);
+    DL_APPEND(audience->streams, stream);
 }
 
-/* Takes what has gathered; *is_void: everybody is owed all of it. */
-static struct buf
-take_text(struct audience *audience, bool *is_void)
+bool
+audience_hand_locked(struct streams *streams, struct audience *audience, int64_t *left)
+{
+    if (audience->body == NULL)
+        return true;
+    while (audience->streams != NULL && audience->streams->turn != audience->turn) {
+        if (*left == 0)
+            return false;
+        --*left;
+        hand_over_locked(streams, audience, audience->streams);
+    }
+    http_body_put(audience->body);
+    audience->body = NULL;
+    buf_fini(&audience->leaving);
+    return true;
+}
+
+/* What has gathered becomes what leaves. *is_void: everybody is owed all of it. */
+static void
+move_text(struct audience *audience, bool *is_void)
 {
     lock_take(&audience->lock);
-    struct buf text = audience->text;
+    audience->leaving = audience->text;
     audience->text = (struct buf){ 0 };
     *is_void = audience->is_void;
     audience->is_void = false;
     lock_drop(&audience->lock);
-    return text;
 }
 
 static void
@@ -247,23 +269,33 @@ owe_all_locked(struct audience *audience)
 }
 
 void
-audience_flush_locked(struct streams *streams, struct audience *audience)
+audience_take_locked(struct streams *streams, struct audience *audience)
 {
+    int64_t all = INT64_MAX;
     bool is_void;
-    struct buf text = take_text(audience, &is_void);
 
+    (void)audience_hand_locked(streams, audience, &all); /* the one before, to the last of them */
+    move_text(audience, &is_void);
     if (is_void)
         owe_all_locked(audience);
-    if (text.len > 0 || text.failed) {
-        struct http_body *body = text.failed ? NULL : http_body_new(text.data, text.len);
-        if (body == NULL) {
-            end_all_locked(streams, audience);
-        } else {
-            hand_over_locked(streams, audience, buf_slice(&text), body);
-            http_body_put(body);
-        }
+    const struct buf *text = &audience->leaving;
+    if (text->len == 0 && !text->failed)
+        return;
+    audience->body = text->failed ? NULL : http_body_new(text->data, text->len);
+    audience->turn++;
+    if (audience->body == NULL) {
+        end_all_locked(streams, audience);
+        buf_fini(&audience->leaving);
     }
-    buf_fini(&text);
+}
+
+void
+audience_flush_locked(struct streams *streams, struct audience *audience)
+{
+    int64_t all = INT64_MAX;
+
+    audience_take_locked(streams, audience);
+    (void)audience_hand_locked(streams, audience, &all);
 }
 
 /* --- text at a position ---------------------------------------------------------------------- */

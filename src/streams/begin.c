@@ -204,6 +204,7 @@ start_locked(struct beginning *beginning, struct http_exchange *exchange, struct
     if (started) {
         (void)http_stream_send(stream->http, first);
         stream->owed_from = beginning->owed_from;
+        stream->turn = beginning->audience->turn;
         DL_APPEND(beginning->audience->streams, stream);
     } else {
         free(stream);

@@ -207,7 +207,47 @@ each_second_locked(struct streams *streams)
 
 /* --- the thread ---------------------------------------------------------------------- */
 
-void
+/*
+ * A turn of an event that sells costs a write to each of its streams, so the more there are the
+ * longer it takes. Without anybody there all stands still, but for a look at trust now and then.
+ */
+static int64_t
+turn_us(const struct streams *streams)
+{
+    int64_t us = streams->open * STREAM_SHARE_US;
+
+    if (streams->audiences == NULL)
+        return TIME_US_PER_S;
+    if (us < STREAMS_TURN_US)
+        return STREAMS_TURN_US;
+    return us < STREAMS_TURN_MAX_US ? us : STREAMS_TURN_MAX_US;
+}
+
+/* How many are to have it so long after the turn began: all before three quarters of it are over.
+ */
+static int64_t
+due_since(const struct streams *streams, int64_t since_us)
+{
+    return STREAMS_AT_ONCE + streams->open * since_us * 4 / (3 * turn_us(streams));
+}
+
+/* Some streams of all audiences get what leaves. True: all have it. */
+static bool
+step_locked(struct streams *streams, int64_t since_us)
+{
+    struct audience *audience, *next;
+    int64_t due = due_since(streams, since_us), left = due - streams->handed;
+    bool is_done = true;
+
+    if (left <= 0)
+        return false;
+    HASH_ITER(hh, streams->audiences, audience, next)
+    is_done = audience_hand_locked(streams, audience, &left) && is_done;
+    streams->handed = due - left;
+    return is_done;
+}
+
+bool
 keeper_turn_locked(struct streams *streams)
 {
     struct audience *audience, *next;
@@ -221,35 +261,35 @@ keeper_turn_locked(struct streams *streams)
     HASH_ITER(hh, streams->audiences, audience, next)
     {
         look_at_map_locked(streams, audience, now);
-        audience_flush_locked(streams, audience);
+        audience_take_locked(streams, audience);
     }
-}
-
-/*
- * A turn of an event that sells costs a write to each of its streams, so the more there are the
- * longer it takes. Without anybody there all stands still, but for a look at trust now and then.
- */
-static long
-turn_us(const struct streams *streams)
-{
-    int64_t us = streams->open * STREAM_SHARE_US;
-
-    if (streams->audiences == NULL)
-        return TIME_US_PER_S;
-    if (us < STREAMS_TURN_US)
-        return STREAMS_TURN_US;
-    return us < STREAMS_TURN_MAX_US ? us : STREAMS_TURN_MAX_US;
+    streams->handed = 0;
+    return step_locked(streams, 0);
 }
 
 void *
 keeper_run(void *context)
 {
     struct streams *streams = context;
+    int64_t began_us = 0; /* the turn that goes on */
+    bool is_done = true;
 
     lock_take(&streams->lock);
     while (!streams->is_ending) {
-        keeper_turn_locked(streams);
-        lock_wait(&streams->lock, &streams->keeper_cond, turn_us(streams));
+        /* How long it is to take may change on the way: somebody came, or all have gone. */
+        int64_t now_us = mono_now().us, due_us = began_us + turn_us(streams);
+        if (now_us >= due_us) {
+            is_done = keeper_turn_locked(streams);
+            began_us = now_us;
+            due_us = now_us + turn_us(streams);
+        } else if (!is_done) {
+            is_done = step_locked(streams, now_us - began_us);
+        }
+        int64_t left_us = due_us - mono_now().us;
+        if (!is_done && left_us > STREAMS_STEP_US)
+            left_us = STREAMS_STEP_US;
+        if (left_us > 0)
+            lock_wait(&streams->lock, &streams->keeper_cond, left_us);
     }
     lock_drop(&streams->lock);
     return NULL;

@@ -33,11 +33,12 @@
 
 /* One reader. */
 struct stream {
-    struct stream *prev, *next; /* in its audience; guarded by AUDIENCES, as the next four */
+    struct stream *prev, *next; /* in its audience; guarded by AUDIENCES, as the next five */
     struct http_stream *http;
     struct mono_time began_at;
     struct db_time ends_at;
     size_t owed_from; /* where in the audience's text what it is owed begins */
+    uint64_t turn;    /* the audience's, whose text it had last */
     atomic_int refs;  /* the audience's and the connection's */
     _Atomic bool gone;
     _Atomic int64_t *gone_count; /* of all streams: somebody has to be taken out */
@@ -52,9 +53,12 @@ struct audience {
     struct seat_map_watcher watcher;
 
     /* guarded by AUDIENCES */
-    struct stream *streams;
-    int users;      /* those who begin or read its map now */
-    bool must_read; /* its map; whoever does it counts among the users */
+    struct stream *streams; /* those that have not had the text that leaves come first */
+    uint64_t turn;          /* +1 with each text that leaves */
+    struct buf leaving;
+    struct http_body *body; /* of it; NULL: nothing is leaving */
+    int users;              /* those who begin or read its map now */
+    bool must_read;         /* its map; whoever does it counts among the users */
     struct mono_time read_due;
     struct mono_time alive_due;
     bool has_counts; /* what was told last */
@@ -80,6 +84,7 @@ struct streams {
     int64_t open;               /* streams and those who begin */
     bool is_closed;             /* new ones are refused */
     bool is_ending;             /* the threads end */
+    int64_t handed;             /* how many got what leaves, of those whose turn it is */
     struct mono_time second_due;
     struct mono_time trusted_until; /* nothing can have been missed up to then */
     struct mono_time distrusted_at; /* as the maps said when we last looked */
@@ -106,7 +111,11 @@ void audience_put_locked(struct streams *streams, struct audience *audience);
 /* Nobody is there and nobody uses it. */
 bool audience_is_empty_locked(const struct audience *audience);
 void audience_free_locked(struct streams *streams, struct audience *audience);
-/* Hands over what has gathered. */
+/* What has gathered is to leave; whoever has not had what left before gets that now. */
+void audience_take_locked(struct streams *streams, struct audience *audience);
+/* Hands what leaves to *left streams at the most, and counts them off. True: all have it. */
+bool audience_hand_locked(struct streams *streams, struct audience *audience, int64_t *left);
+/* Hands over what has gathered to all. */
 void audience_flush_locked(struct streams *streams, struct audience *audience);
 /* Runs `write` where the text stands at a position that can be said (id NULL: it can't be). */
 void audience_write_locked(struct streams *streams, struct audience *audience,
@@ -123,8 +132,8 @@ void stream_put(struct stream *stream);
 /* --- keeper.c --------------------------------------------------------------------- */
 
 void *keeper_run(void *context);
-/* One turn of it. */
-void keeper_turn_locked(struct streams *streams);
+/* One turn of it, and its first step. True: all have what left. */
+bool keeper_turn_locked(struct streams *streams);
 
 struct db_time streams_now(struct streams *streams);
 /* Reads the map of an audience that the caller uses; no lock is held. */

@@ -114,9 +114,9 @@ def test_an_expired_token_with_a_wrong_signature_says_nothing(node, org):
 
 
 def test_a_token_ends_also_while_it_is_remembered(node, org):
-    token = tokens.mint(node.secret, org, "user-1", ttl=2)
+    token = tokens.mint(node.secret, org, "user-1", ttl=4)
     ask(node, token).expect(200)
-    wait_until(lambda: ask(node, token).code == "token_expired", timeout=10)
+    wait_until(lambda: ask(node, token).code == "token_expired", timeout=20)
 
 
 def test_a_token_that_began_is_taken(node, org):

@@ -299,8 +299,8 @@ def test_a_slow_provider_is_waited_for(client, event):
 def test_who_can_not_wait_is_told_that_it_is_pending(start_node, client, db, org, event):
     """The node answers within its request_timeout; the payment goes on."""
     hasty = client.at(start_node(request_timeout="1s"))
-    hasty.held(event, "A-1")
-    checkout = started(hasty, event)
+    client.held(event, "A-1")
+    checkout = started(client, event)
     intent = complete(hasty, checkout, "tok_slow").expect(202).json["payment_intent_id"]
     checkouts.await_intent(db, intent, "succeeded")
     assert complete(client, checkout).expect(200).json["tickets"]
@@ -311,7 +311,7 @@ def test_who_went_away_has_paid_all_the_same(client, db, org, event):
     _, checkout = held_checkout(client, event, "A-1")
     with pytest.raises(TimeoutError):
         complete(client, checkout, "tok_slow", timeout=0.3)
-    wait_until(lambda: [intent.status for intent in intents_of(db, checkout)] == ["succeeded"])
+    wait_until(lambda: [intent.status for intent in intents_of(db, checkout)] == ["succeeded"], timeout=20)
     assert complete(client, checkout).expect(200).json["status"] == "completed"
 
 
@@ -321,7 +321,7 @@ def test_a_node_that_drains_answers_first(start_node, client, db, event):
     _, checkout = held_checkout(there, event, "A-1")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         asked = pool.submit(complete, there, checkout, "tok_slow")
-        wait_until(lambda: [intent.status for intent in intents_of(db, checkout)] == ["processing"])
+        wait_until(lambda: intents_of(db, checkout))  # for two seconds it is being decided
         node.stop()
         assert asked.result().status in (200, 202)
     assert complete(client, checkout).status == asked.result().status

@@ -14,6 +14,7 @@ from support.waiting import at_once, wait_until
 from support.wire import Wire, request
 
 JSON = {"Content-Type": "application/json"}
+GATE = 4711  # an advisory lock
 UNKNOWN_HOLD = "0190a000-0000-7000-8000-000000000000"
 
 
@@ -339,20 +340,22 @@ def test_capacity_in_use(client, admin):
 
 
 @pytest.mark.parametrize("what", ["hold", "extend"])
-def test_request_in_progress(client, event, db, what):
-    """Of two equal requests one is slow in the database; the other waits 2 s for it, no longer."""
+def test_request_in_progress(client, event, db, database_url, what):
+    """Of two equal requests one is kept waiting in the database; the other waits 2 s for it, no longer."""
     path = f"/api/events/{event}/seats/A-1/hold"
     if what == "extend":
         path = f"/api/holds/{client.held(event, 'A-1')['hold_id']}/extend"
     body = {"cart_token": "c"}
-    with trigger_on_holds(db, event, "A-1", "PERFORM pg_sleep(3); RETURN NEW;"):
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    wait = f"WHILE NOT pg_try_advisory_xact_lock_shared({GATE}) LOOP PERFORM pg_sleep(0.02); END LOOP; RETURN NEW;"
+    with trigger_on_holds(db, event, "A-1", wait), concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with transaction(database_url) as cursor:
+            cursor.execute(f"SELECT pg_advisory_xact_lock({GATE})")
             both = [pool.submit(client.post, path, body, headers={"Idempotency-Key": "slow"}) for _ in range(2)]
             done, [first] = concurrent.futures.wait(both, 30, concurrent.futures.FIRST_COMPLETED)
-            answer = done.pop().result()
-            check_problem(answer, "request_in_progress", path)
-            assert int(answer.headers["Retry-After"]) >= 1
-            done = first.result()
+        answer = done.pop().result()
+        check_problem(answer, "request_in_progress", path)
+        assert int(answer.headers["Retry-After"]) >= 1
+        done = first.result()
     assert done.status == (201 if what == "hold" else 200), done
     again = client.post(path, body, headers={"Idempotency-Key": "slow"})
     assert (again.status, again.body) == (done.status, done.body)
@@ -535,14 +538,14 @@ def test_internal_tells_nothing_of_the_inside(client, event, db, org):
 def cut_off(start_node, proxied, database_url, client):
     """(a client at a node behind a proxy, that proxy)"""
     proxy, url = proxied(database_url)
-    return client.at(start_node(database_url=url, request_timeout="1s")), proxy
+    return client.at(start_node(database_url=url, request_timeout="2s")), proxy
 
 
 def test_store_unavailable(cut_off, event, db, org):
     client, proxy = cut_off
     hold = client.held(event, "A-1")["hold_id"]
     proxy.refuse()
-    wait_until(lambda: client.hold(event, "A-2").code == "store_unavailable", timeout=10)
+    wait_until(lambda: client.hold(event, "A-2").code == "store_unavailable", timeout=20)
     check_problem(client.hold(event, "A-2"), "store_unavailable", "/api/holds")
     check_problem(client.extend(hold), "store_unavailable")
     check_problem(client.get_hold(hold), "store_unavailable")
@@ -580,7 +583,7 @@ def test_overloaded(start_node, admin, event, database_url, check_audit):
 
 
 def test_draining(start_node, client, event):
-    node = start_node(drain_delay="1s")
+    node = start_node(drain_delay="3s")
     user = client.at(node)
     user.get("/ready").expect(200)
     node.signal(signal.SIGTERM)

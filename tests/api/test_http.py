@@ -10,11 +10,9 @@ import pytest
 
 from support.client import Client, raw
 from support.contract import check_problem
+from support.node import Node
 from support.waiting import wait_until
 from support.wire import Wire, request
-
-# Long enough for a busy machine, short enough for a test.
-NODE_SETTINGS = {"header_timeout": "600ms", "body_timeout": "900ms", "idle_timeout": "1200ms"}
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -242,9 +240,17 @@ def test_a_body_that_nobody_reads_is_not_the_next_request(client, node):
 # --- slow senders --------------------------------------------------------------------------------------------
 
 
-def seconds_to_the_end(wire, patience=6):
-    """How long the node keeps the connection; an answer may come first."""
-    started = time.monotonic()
+@pytest.fixture(scope="module")
+def hasty(log_folder, database_url, empty_redis):
+    """A node that waits for nobody: long enough for a busy machine that sends one thing, short enough for a test."""
+    started = Node(log_folder, database_url, empty_redis, header_timeout="1s", body_timeout="1300ms",
+                   idle_timeout="1600ms").start()
+    yield started
+    started.stop()
+
+
+def seconds_to_the_end(wire, started, patience=10):
+    """How long the node keeps the connection; an answer may come first. `started`: before what its time begins with."""
     wire._socket.settimeout(patience)
     received = b""
     while chunk := wire._socket.recv(65536):
@@ -252,47 +258,51 @@ def seconds_to_the_end(wire, patience=6):
     return time.monotonic() - started, received
 
 
-def test_a_connection_that_says_nothing_is_closed(node):
-    with Wire(node) as wire:
-        seconds, received = seconds_to_the_end(wire)
-    assert 0.3 < seconds < 3 and received == b""
+def test_a_connection_that_says_nothing_is_closed(hasty):
+    started = time.monotonic()
+    with Wire(hasty) as wire:
+        seconds, received = seconds_to_the_end(wire, started)
+    assert 0.9 < seconds < 4 and received == b""
 
 
-def test_half_a_header_is_closed_in_time(node):
-    with Wire(node) as wire:
+def test_half_a_header_is_closed_in_time(hasty):
+    started = time.monotonic()
+    with Wire(hasty) as wire:
         wire.send(b"GET /health HTTP/1.1\r\nHost:")
-        seconds, received = seconds_to_the_end(wire)
-    assert 0.4 < seconds < 3 and b"200" not in received[:16]
+        seconds, received = seconds_to_the_end(wire, started)
+    assert 0.9 < seconds < 4 and b"200" not in received[:16]
 
 
-def test_a_drop_now_and_then_does_not_help(node):
+def test_a_drop_now_and_then_does_not_help(hasty):
     """The time is for the whole header, however busy its sender looks."""
     started = time.monotonic()
-    with Wire(node) as wire:
+    with Wire(hasty) as wire:
         wire.send(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         try:
-            while time.monotonic() - started < 5:
+            while time.monotonic() - started < 8:
                 wire.send(b"y")
                 time.sleep(0.05)
         except OSError:
             pass
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 4
 
 
-def test_half_a_body_is_closed_in_time(client, node, event):
+def test_half_a_body_is_closed_in_time(client, hasty, event):
     data = hold_request(client, event, "A-1")
-    with Wire(node) as wire:
+    started = time.monotonic()
+    with Wire(hasty) as wire:
         wire.send(data[:-3])
-        seconds, received = seconds_to_the_end(wire)
-    assert 0.7 < seconds < 4 and not received.startswith(b"HTTP/1.1 2")
+        seconds, received = seconds_to_the_end(wire, started)
+    assert 1.2 < seconds < 5 and not received.startswith(b"HTTP/1.1 2")
     assert client.seat_status(event, "A-1") == "available"
 
 
-def test_an_idle_connection_is_closed_in_time(node):
-    with Wire(node) as wire:
+def test_an_idle_connection_is_closed_in_time(hasty):
+    with Wire(hasty) as wire:
+        started = time.monotonic()
         wire.send(HEALTH).answer().expect(200)
-        seconds, received = seconds_to_the_end(wire)
-    assert 0.9 < seconds < 4 and received == b""
+        seconds, received = seconds_to_the_end(wire, started)
+    assert 1.5 < seconds < 5 and received == b""
 
 
 def test_slow_ones_take_nothing_from_quick_ones(client, node, event):
@@ -387,14 +397,16 @@ def test_each_answer_names_its_node(client, node):
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/openapi.json", "/", "/problems/seat_taken"])
 def test_head_is_get_without_a_body(client, node, path):
-    got = client.get(path).expect(200)
-    with Wire(node) as wire:
-        wire.send(request(client, "HEAD", path))
-        answer = wire.answer(head=True).expect(200)
-        if path != "/metrics":
-            assert int(answer.headers["Content-Length"]) == len(got.body)
-        assert answer.headers["Content-Type"] == got.headers["Content-Type"]
-        wire.send(HEALTH).answer().expect(200)  # no body stood between
+    def same_length():
+        got = client.get(path).expect(200)
+        with Wire(node) as wire:
+            wire.send(request(client, "HEAD", path))
+            answer = wire.answer(head=True).expect(200)
+            assert answer.headers["Content-Type"] == got.headers["Content-Type"]
+            wire.send(HEALTH).answer().expect(200)  # no body stood between
+        return path == "/metrics" or int(answer.headers["Content-Length"]) == len(got.body)
+
+    wait_until(same_length)  # what /ready says of stores and peers may change between the two
 
 
 def test_head_of_the_api(client, node, event):
@@ -440,7 +452,11 @@ def test_health_needs_no_token(node):
     for path in ("/health", "/livez"):
         assert stranger.get(path).expect(200).json["status"] == "ok"
     for path in ("/ready", "/readyz", "/ready?strict"):
-        ready = stranger.get(path).expect(200).json
+        def is_up(path=path):  # a Redis that is slow once is left alone for a while
+            answer = stranger.get(path)
+            return answer if answer.status == 200 and answer.json["redis"] == "up" else None
+
+        ready = wait_until(is_up, timeout=15).json
         assert (ready["postgres"], ready["redis"]) == ("up", "up")
         assert ready["redis_breaker"]["state"] == "closed"
 
@@ -470,10 +486,12 @@ def test_metrics_count_what_happened(client, other, node, event):
     before = node.metrics()
     client.hold_one(event, "A-1").expect(201)
     other.hold_one(event, "A-1").expect(409)
-    after = node.metrics()
-    grown = {name for name, value in after.items() if value > before.get(name, 0)}
-    for part in ("request", "hold", "batch"):
-        assert any(part in name for name in grown), (part, sorted(grown))
+
+    def grown():
+        return {name for name, value in node.metrics().items() if value > before.get(name, 0)}
+
+    for part in ("request", "hold", "batch"):  # some are counted when the answer is on its way
+        wait_until(lambda: any(part in name for name in grown()), what=part)
 
 
 def test_the_home_page(client):

@@ -127,9 +127,9 @@ def test_bad_json_is_kept_too(client):
 
 def test_a_faults_answer_is_not_kept(client, event, start_node, proxied, database_url):
     proxy, url = proxied(database_url)
-    user = client.at(start_node(database_url=url, request_timeout="1s"))
+    user = client.at(start_node(database_url=url, request_timeout="2s"))
     proxy.refuse()
-    wait_until(lambda: hold(user, event, "A-1").status == 503, timeout=10)
+    wait_until(lambda: hold(user, event, "A-1").status == 503, timeout=20)
     proxy.allow()
     answer = wait_until(lambda: granted(hold(user, event, "A-1")), timeout=20)
     same(answer, hold(user, event, "A-1"))

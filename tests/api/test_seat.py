@@ -136,9 +136,9 @@ def assert_true(answer, db, org, event, seat_id):
 
 
 def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, other, start_deaf, redis, db, org):
-    event = admin.make_event(10 + len(WRONG))
+    event = admin.make_event(30 + len(WRONG))
     second = start_deaf(repair_interval="1s")  # a new event is compared, and trusted from then on, after this long
-    seat_ids = iter([f"A-{number}" for number in range(1, 11)])
+    seat_ids = iter([f"A-{number}" for number in range(1, 31)])
     told = []
 
     def by_redis():
@@ -149,7 +149,7 @@ def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, ot
         told.append((seat_id, hold))
         return answer.headers["X-Holdfast-Tier"] == "redis"
 
-    wait_until(by_redis, timeout=9, every=0.9, what="Redis is trusted for the event")
+    wait_until(by_redis, timeout=20, every=0.9, what="Redis is trusted for the event")
     seat_id, hold = told[-1]
     answer = client.at(second).seat(event, seat_id)
     assert answer.json["mine"] is True and answer.json["held_until"] == hold["expires_at"]
@@ -157,7 +157,7 @@ def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, ot
     assert "X-Holdfast-Stale" not in answer.headers
 
     value = redis.get(key_of(org, event, seat_id))
-    for number, make in enumerate(WRONG.values(), 11):  # trusted or not, these are not believed
+    for number, make in enumerate(WRONG.values(), 31):  # trusted or not, these are not believed
         redis.set(key_of(org, event, f"A-{number}"), make(json.loads(value), f"{org}/{event}/A-{number}"))
         assert_true(other.at(second).seat(event, f"A-{number}"), db, org, event, f"A-{number}")
     time.sleep(HOT_LEASE_S + 0.1)
@@ -168,10 +168,14 @@ def test_redis_tells_a_second_node_of_a_hold_while_it_is_fresh(client, admin, ot
 def test_an_older_hold_is_asked_of_postgres_and_then_known(client, other, event, second, db, org):
     client.held(event, "A-1")
     time.sleep(HOT_LEASE_S + 0.1)
-    for tier in ("postgres", "hot"):
+
+    def tier():
         answer = other.at(second).seat(event, "A-1")
-        assert answer.headers["X-Holdfast-Tier"] == tier
         assert_true(answer, db, org, event, "A-1")
+        return answer.headers["X-Holdfast-Tier"]
+
+    assert tier() == "postgres"
+    wait_until(lambda: tier() == "hot")  # the next one, but on a machine that stalls for a second between the two
 
 
 # --- wrong values in Redis -------------------------------------------------------------------------------------
@@ -206,12 +210,14 @@ WRONG = {
 def test_a_wrong_value_is_never_told_and_is_put_right(admin, client, other, second, redis, db, org, state):
     event = admin.make_event(len(WRONG) + 1, policy={"max_seats_per_hold": len(WRONG)})
     client.held(event, "A-1")
-    value = json.loads(redis.get(key_of(org, event, "A-1")))
+    value = json.loads(wait_until(lambda: redis.get(key_of(org, event, "A-1"))))
     seat_ids = [f"A-{number}" for number in range(2, len(WRONG) + 2)]
     if state != "free":
         hold = client.held(event, *seat_ids, cart="cart-2")
         if state == "sold":
             client.confirm(hold["hold_id"]).expect(200)
+    # What the engine still writes would take the place of what is planted.
+    wait_until(lambda: not differences(db, redis, org, event))
     for seat_id, make in zip(seat_ids, WRONG.values()):
         redis.set(key_of(org, event, seat_id), make(value, f"{org}/{event}/{seat_id}"))  # without a TTL, too
     for seat_id in seat_ids:
@@ -224,8 +230,8 @@ def test_a_wrong_value_is_never_told_and_is_put_right(admin, client, other, seco
             assert redis.get(key_of(org, event, seat_id)) is None
     # Who reads drops what is wrong; what should stand there is written by repair, which hears of it.
     if state == "held":
-        wait_until(lambda: all(stands_right(redis, db, org, event, seat_id) for seat_id in seat_ids), timeout=2.5)
-    wait_until(lambda: not differences(db, redis, org, event), timeout=2.5)
+        wait_until(lambda: all(stands_right(redis, db, org, event, seat_id) for seat_id in seat_ids), timeout=15)
+    wait_until(lambda: not differences(db, redis, org, event), timeout=15)
 
 
 def stands_right(redis, db, org, event, seat_id):
@@ -242,7 +248,7 @@ def test_a_seat_held_by_no_line_is_left_as_it_is(client, other, event, second, r
     """Postgres was written by hand: what Redis should say is not known."""
     client.held(event, "A-1")
     hold = seat_row(db, org, event, "A-1").hold_id
-    before = redis.get(key_of(org, event, "A-1"))
+    before = wait_until(lambda: redis.get(key_of(org, event, "A-1")))
     db.cursor().execute("DELETE FROM seat_holds WHERE hold_id = %s", (hold,))
     time.sleep(HOT_LEASE_S + 0.1)
     assert other.at(second).seat(event, "A-1").headers["X-Holdfast-Tier"] == "postgres"
@@ -259,7 +265,7 @@ def test_a_key_of_another_type_is_not_told(client, second, redis, db, org, event
 
 def test_what_is_right_and_old_is_left_alone(client, other, event, second, redis, org):
     client.held(event, "A-1")
-    before = redis.get(key_of(org, event, "A-1"))
+    before = wait_until(lambda: redis.get(key_of(org, event, "A-1")))
     time.sleep(HOT_LEASE_S + 0.1)
     assert other.at(second).seat(event, "A-1").headers["X-Holdfast-Tier"] == "postgres"
     assert redis.get(key_of(org, event, "A-1")) == before

@@ -9,7 +9,7 @@ import pytest
 from support.client import Client, seat
 from support.contract import check_hold, check_problem, seats_of, time_of
 from support.house import House
-from support.waiting import at_once, wait_until
+from support.waiting import at_once, one_of, wait_until
 
 NODE_SETTINGS = {"rate_limits": "off"}
 
@@ -66,17 +66,22 @@ def test_a_change_is_shown_at_once(client, show):
 @pytest.mark.parametrize("there", [False, True], ids=["same_node", "another_node"])
 def test_a_change_of_the_show_itself_is_shown(client, admin, show, start_node, there):
     reader = client.at(start_node()) if there else client
-    before = show_of(reader, show).expect(200)
-    admin.make_event([], event=show, kind="show", status="closed", name="Another name")
 
-    def name_of():
-        told = show_of(reader, show, headers={"If-None-Match": before.headers["ETag"]})
-        return told.status == 200 and (told.json["show"]["name"], told.json["show"]["status"])
+    def renamed(number):
+        before = show_of(reader, show).expect(200)
+        name = f"Another name {number}"
+        admin.make_event([], event=show, kind="show", status="closed", name=name)
 
-    if there:
-        wait_until(lambda: name_of() == ("Another name", "closed"), timeout=2)
-    assert name_of() == ("Another name", "closed")
-    assert show_of(reader, show).headers["ETag"] != before.headers["ETag"]
+        def name_of():
+            told = show_of(reader, show, headers={"If-None-Match": before.headers["ETag"]})
+            return told.status == 200 and (told.json["show"]["name"], told.json["show"]["status"])
+
+        if there:
+            wait_until(lambda: name_of() == (name, "closed"), timeout=2)
+        assert name_of() == (name, "closed")
+        assert show_of(reader, show).headers["ETag"] != before.headers["ETag"]
+
+    one_of(3 if there else 1, renamed)
 
 
 def test_the_etag_is_true_until_seats_or_show_change(client, other, admin, show):

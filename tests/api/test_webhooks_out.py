@@ -16,8 +16,8 @@ from support.waiting import wait_until
 
 WEBHOOKS = "/api/admin/webhooks"
 LETTERS = WEBHOOKS + "/dead-letters"
-NODE_SETTINGS = {"delivery_allow_private": "on", "delivery_backoff": "50ms", "delivery_timeout": "1s",
-                 "delivery_give_up": "600ms"}
+NODE_SETTINGS = {"delivery_allow_private": "on", "delivery_backoff": "50ms", "delivery_timeout": "3s",
+                 "delivery_give_up": "2s"}
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_an_answer_without_an_end_is_cut_off(admin, client, event, receiver, nod
     receiver.behave(lambda call: talk(call.connection))
     put_webhook(admin, receiver).expect(201)
     client.held(event, "A-1")
-    wait_until(lambda: admin.get(WEBHOOKS).expect(200).json["waiting"] == 0 and said, 10)
+    wait_until(lambda: admin.get(WEBHOOKS).expect(200).json["waiting"] == 0 and said, 20)
     assert len(receiver.calls) == 1
     wait_until(lambda: "failing_since" not in admin.get(WEBHOOKS).json)
 
@@ -286,7 +286,7 @@ def test_a_header_without_an_end_is_cut_off(admin, client, event, receiver):
     client.held(event, "A-1")
     wait_until(lambda: receiver.calls, 10)
     receiver.behave("take")
-    wait_until(lambda: admin.get(WEBHOOKS).expect(200).json["waiting"] == 0, 10)
+    wait_until(lambda: admin.get(WEBHOOKS).expect(200).json["waiting"] == 0, 20)
     assert sum(said) < 16 << 20  # what sockets hold, and little more
 
 
@@ -342,7 +342,7 @@ def test_a_2xx_counts_though_the_rest_of_its_answer_does_not_come(admin, client,
     def half(call):
         call.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         if how == "hung":
-            time.sleep(3)
+            time.sleep(5)  # longer than delivery_timeout
 
     receiver.behave(half)
     put_webhook(admin, receiver).expect(201)

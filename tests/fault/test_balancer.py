@@ -14,12 +14,14 @@ from support.swarm import Wire, hold_shot, shot
 from support.waiting import wait_until
 
 GENERAL_PER_MIN = 10
+# Long enough for what tests ask of a node that drains; haproxy is to notice within less than the default, 2 s.
+DRAIN_DELAY, NOTICED_S = "3s", 2
 
 
 @pytest.fixture(scope="module")
 def both_before(workplace, log_folder, database_url, empty_redis):
     """Three nodes, with both balancers before them."""
-    with Cluster(workplace.path, log_folder, database_url, empty_redis, [HAProxy, Nginx], drain_delay="1s") as cluster:
+    with Cluster(workplace.path, log_folder, database_url, empty_redis, [HAProxy, Nginx], drain_delay=DRAIN_DELAY) as cluster:
         yield cluster
 
 
@@ -60,14 +62,16 @@ def ids_of(cluster):
 
 
 def test_every_node_is_asked_over_one_connection_of_a_client(cluster, user, event):
-    assert {node_of(user.seat(event, "A-1").expect(200)) for _ in range(30)} == ids_of(cluster)
+    seen = set()
+    # A node that a busy machine holds up is asked a little later.
+    wait_until(lambda: seen.update(node_of(user.seat(event, "A-1").expect(200)) for _ in range(30)) or seen == ids_of(cluster))
 
 
 def test_a_node_that_drains_is_asked_no_more_before_it_closes(cluster, haproxy, org):
     user = Client(haproxy, org, "user-1")
     draining = cluster.nodes[0]
     draining.signal(15)
-    wait_until(lambda: draining.settings["listen"] not in haproxy.up(), timeout=0.9)
+    wait_until(lambda: draining.settings["listen"] not in haproxy.up(), timeout=NOTICED_S)
     seen = {node_of(user.get("/api/events").expect(200)) for _ in range(30)}
     assert draining.running and seen == ids_of(cluster) - {draining.node_id}
     assert draining.await_end() == 0
@@ -77,7 +81,7 @@ def test_when_all_nodes_drain_they_still_answer_and_then_clients_are_told_to_com
     user = Client(haproxy, org, "user-1")
     for node in cluster.nodes:
         node.signal(15)
-    wait_until(lambda: not haproxy.up(), timeout=0.9)
+    wait_until(lambda: not haproxy.up(), timeout=NOTICED_S)
     user.get("/api/events").expect(200)
     for node in cluster.nodes:
         assert node.await_end() == 0
@@ -168,10 +172,21 @@ def stuck_on(frozen, shots):
     wires = {a_shot: Wire(a_shot.node) for a_shot in shots}
     for a_shot, wire in wires.items():
         wire.send(a_shot.data)
-    time.sleep(0.3)
-    stuck = {a_shot: wire for a_shot, wire in wires.items() if wire.silent()}
-    assert 0 < len(stuck) < len(shots), f"{frozen.node_id} was given {len(stuck)} of {len(shots)}"
-    return stuck
+
+    def stuck():
+        return {a_shot: wire for a_shot, wire in wires.items() if wire.silent()}
+
+    wait_until(lambda: len(stuck()) == unread(frozen, len(shots[0].data)), what="the others have answered")
+    found = stuck()
+    assert 0 < len(found) < len(shots), f"{frozen.node_id} was given {len(found)} of {len(shots)}"
+    return found
+
+
+def unread(node, least):
+    """How many of its connections have so many bytes or more that it has not read: no check of a balancer is as long."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        rows = [line.split() for line in table][1:]
+    return sum(int(row[1].partition(":")[2], 16) == node.port and int(row[4].partition(":")[2], 16) >= least for row in rows)
 
 
 def test_a_read_that_a_killed_node_had_is_answered_by_another(cluster, user, event):
@@ -206,15 +221,20 @@ def test_a_request_has_one_name_everywhere(user):
 # --- streams ---------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_is_passed_on_at_once(user, event):
+def test_a_stream_is_passed_on_at_once(cluster, user, event):
+    """Compared with one that its node sends us without a balancer."""
     with EventStream(user, event) as stream:
         stream.expect(200).next()
-        lags = []
-        for number in range(1, 12):
-            user.held(event, f"A-{number}", cart=f"cart-{number}")
-            answered = time.monotonic()
-            stream.seats(1)
-            lags.append(time.monotonic() - answered)
+        its_node = next(node for node in cluster.nodes if node.node_id == stream.headers["x-holdfast-node"])
+        with EventStream(user, event, node=its_node) as straight:
+            straight.expect(200).next()
+            lags = []
+            for number in range(1, 12):
+                user.held(event, f"A-{number}", cart=f"cart-{number}")
+                straight.seats(1)
+                sent = time.monotonic()
+                stream.seats(1)
+                lags.append(time.monotonic() - sent)
     # A balancer that waits for more to send waits 200 ms.
     assert statistics.median(lags) < 0.1, lags
 

@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from support import servers
-from support.bystander import execute
+from support.bystander import await_waiting, execute
 from support.client import Client
 from support.house import House
 from support.receiver import Receiver, put_webhook
@@ -143,7 +143,7 @@ def still_database(postgres_url, migrated_template):
 def test_a_delivery_that_grows_while_it_is_taken_goes_no_further_than_its_taker_sees(still_database):
     """take_deliveries, held still between its snapshot and its lock, while another node routes one event more."""
     text = (servers.CLONE / "db/statements/take_deliveries.sql").read_text()
-    slow = text.replace("SELECT clock_timestamp() AS now", "SELECT clock_timestamp() AS now FROM pg_sleep(1)")
+    slow = text.replace("SELECT clock_timestamp() AS now", "SELECT clock_timestamp() AS now FROM pg_advisory_xact_lock(1)")
     assert slow != text
     add = "INSERT INTO outbox (org_id, event_id, kind, payload) VALUES ('o', 'e', 'seat.held', '{}')"
     with contextlib.closing(psycopg2.connect(still_database)) as taker, \
@@ -154,13 +154,17 @@ def test_a_delivery_that_grows_while_it_is_taken_goes_no_further_than_its_taker_
         execute(router, "INSERT INTO deliveries (org_id, channel, subject, event_id, told_to, todo_to, next_at) "
                               "VALUES ('o', 'webhook', 'e', 'e', 0, 1, now())")
         execute(taker, f"PREPARE take AS {slow}")
+        execute(router, "SELECT pg_advisory_lock(1)")
 
         def one(index):
             if index == 0:
                 return query(taker, "EXECUTE take(10, 4, 1000000, false, 100)")
-            time.sleep(0.3)
-            execute(router, add)
-            execute(router, "UPDATE deliveries SET todo_to = 2")
+            try:
+                await_waiting(router)
+                execute(router, add)
+                execute(router, "UPDATE deliveries SET todo_to = 2")
+            finally:
+                execute(router, "SELECT pg_advisory_unlock(1)")
             return None
 
         taken, _ = at_once(2, one)
@@ -180,7 +184,7 @@ def test_others_do_not_wait_for_a_consumer_that_hangs(house, receivers):
     for number in range(10):
         began = time.monotonic()
         Client(house.nodes[0], well.admin.org, "user-1").held(well.events[0], f"A-{1 + number}", cart=f"cart-{number}")
-        wait_until(lambda: len(well.receiver.events) == number + 1, 10, every=0.005)
+        wait_until(lambda: len(well.receiver.of(well.events[0])) == number + 1, 10, every=0.005)
         delays.append(time.monotonic() - began)
     assert sorted(delays)[len(delays) // 2] < TIMEOUT_S, delays
     well.await_all()
@@ -197,7 +201,9 @@ def test_an_organization_has_few_under_way(house, receivers):
     tenant.live(rounds=1)
     wait_until(lambda: receiver.calls, 20)
     time.sleep(0.5 * TIMEOUT_S)
-    assert len(receiver.calls) <= 4 * len(house.nodes)  # delivery_per_org; each node may count before the other has taken
+    # Those that came before any was given up.
+    at_first = [call for call in receiver.calls if call.at < receiver.calls[0].at + 0.5 * TIMEOUT_S]
+    assert len(at_first) <= 4 * len(house.nodes)  # delivery_per_org; each node may count before the other has taken
     receiver.behave("take")
     tenant.await_all(60)
 
@@ -308,8 +314,8 @@ def test_past_its_bound_the_outbox_drops_the_oldest_of_whoever_has_most(house, r
             left = query(db, "SELECT min(id) AS first, count(*) AS n FROM outbox WHERE org_id = %s", greedy.admin.org)[0]
             assert 0 < left.n < 500
             wait_until(lambda: sum(node.metrics()['holdfast_outbox_dropped_total{what="event"}'] for node in house.nodes) >= 1000, 10)
-            assert any(line["event"] == "outbox_full" and line["org"] == greedy.admin.org and line["untold"] > 0
-                       for node in house.nodes for line in node.log_lines())
+            wait_until(lambda: any(line["event"] == "outbox_full" and line["org"] == greedy.admin.org and line["untold"] > 0
+                                   for node in house.nodes for line in node.log_lines()), what="the log says so")
             assert modest.written() == few
         finally:
             for node in house.nodes:

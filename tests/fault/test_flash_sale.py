@@ -29,7 +29,7 @@ SEATS, CONNECTIONS, FRONT = (20_000, 2_000, 1_000) if LONG else (3_000, 300, 300
 PAGES = 4            # seat maps that are looked at; many look at the same
 LOOK_AGAIN_S = 0.5   # a page asks for what has changed
 FRESH_S = 1.2        # other nodes' changes show within a second
-THINK_S = 1.0        # from one purchase to the next, on average
+THINK_S = 1.5        # from one purchase to the next, on average
 ASK_AGAIN_S = 0.1
 SALE_S = 600 if LONG else 150
 SEATS_PER_PUT = 4_000
@@ -174,7 +174,7 @@ class Sale:
 
 @pytest.fixture
 def cluster(workplace, log_folder, database_url, empty_redis):
-    with Cluster(workplace.path, log_folder, database_url, empty_redis, [HAProxy], drain_delay="1s") as cluster:
+    with Cluster(workplace.path, log_folder, database_url, empty_redis, [HAProxy], drain_delay="2s") as cluster:
         yield cluster
 
 
@@ -187,11 +187,12 @@ def test_a_flash_sale_sells_every_seat_once(cluster, org, db):
         cluster.await_up()
         assert not sale.broken, f"while a node was restarted: {sale.broken[:3]}"
         sale.await_taken(0.5)
+        killing_at = time.monotonic()
         cluster.nodes[1].kill()
         killed_at = time.monotonic()
     print(f"{sum(sale.counts.values())} answers: {dict(sale.counts)}")
     assert not sale.wrong, "\n".join(sale.wrong[:5])
-    check_broken(sale.broken, killed_at)
+    check_broken(sale.broken, killing_at, killed_at)
     check_sold_out(db, org, event, sale)
     cluster.prove(org, event)
 
@@ -205,10 +206,11 @@ def open_house(admin):
     return event
 
 
-def check_broken(broken, killed_at):
-    """Only what was under way when the node was killed; a moment more for what met its end on the way there."""
+def check_broken(broken, killing_at, killed_at):
+    """Only what was under way when the node was killed; a moment more for what met its end on the way there, which is
+    less than haproxy's checks need to notice."""
     for sent_at, ended_at, answer in broken:
-        assert sent_at < killed_at + 0.1 and ended_at > killed_at - 0.1, \
+        assert sent_at < killed_at + 0.4 and ended_at > killing_at, \
             f"sent {sent_at - killed_at:+.3f} s, ended {ended_at - killed_at:+.3f} s from the kill: {answer!r}"
         assert answer is None or (answer.status, answer.code) == (503, "outcome_unknown"), answer
 

@@ -24,9 +24,27 @@ def retries(nodes):
     return sum(node.metrics()["holdfast_retries_total"] for node in nodes)
 
 
+def doubts(nodes):
+    """How often one of them has lost trust in its memory, or gained it: then it asks Postgres meanwhile."""
+    return sum(metrics["holdfast_distrusts_total"] + sum(metrics[f'holdfast_trust_changes_total{{to="{to}"}}']
+                                                         for to in ("trusted", "not_trusted"))
+               for metrics in (node.metrics() for node in nodes))
+
+
 @pytest.mark.parametrize("count, of", [
     (1, "a free seat"), (2, "a free seat"), (2, "a held seat"), (2, "a seat freed a moment ago")])
 def test_a_herd_costs_next_to_nothing(house, count, of):
+    """Of nodes that hear each other all the while: where a busy machine has held one up, it is done once more."""
+    for _ in range(5):
+        before = doubts(house.nodes)
+        calls, allowed = herd(house, count, of)
+        if calls <= allowed or doubts(house.nodes) == before:
+            break
+    assert calls <= allowed, f"{calls} calls of the hold statement, {allowed} allowed"
+
+
+def herd(house, count, of):
+    """(how many calls of the hold statement it cost, how many it may)"""
     nodes, admin = house.nodes[:count], house.admin()
     event = admin.make_event(2)
     users = [Client(nodes[n % count], admin.org, f"user-{n}") for n in range(HERD)]
@@ -45,9 +63,9 @@ def test_a_herd_costs_next_to_nothing(house, count, of):
         calls = statements.calls(db).get("hold_seats", 0)
     assert_one_winner(answers, 0 if of == "a held seat" else 1)
     allowed = 2 * count + retries(nodes) - before
-    assert calls <= allowed, f"{calls} calls of the hold statement, {allowed} allowed"
     assert calls >= (0 if of == "a held seat" else 1), "nobody counted"
     house.prove(admin.org, event)
+    return calls, allowed
 
 
 def assert_one_winner(answers, winners):

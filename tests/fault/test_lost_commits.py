@@ -71,7 +71,7 @@ def test_what_a_client_hears_of_a_hold_whose_commit_is_lost_is_what_stands(behin
         headers = {"Idempotency-Key": f"key-{n}"} if n % 4 == 0 else None
         answer = fire_into(proxy, how, hold_shot(user, event, f"A-{n}", cart=f"cart-{n}", headers=headers))
         assert_true(db, org, user, event, f"A-{n}", f"cart-{n}", answer)
-    assert user.node.metrics()["holdfast_outcomes_settled_total"] >= rounds
+    wait_until(lambda: user.node.metrics()["holdfast_outcomes_settled_total"] >= rounds, timeout=20, what="each is settled")
     prove(event)
 
 
@@ -298,7 +298,7 @@ def test_a_node_that_drains_waits_for_its_commits(start_node, admin, db, org, da
     node = start_node()
     user = Client(node, org, "user-1")
     event = admin.make_event(2)
-    with gate(db):
+    with patient_gate(db):
         with holding(database_url, CLOSE_GATE) as bystander:
             wire = ask(hold_shot(user, event, "A-1"))
             await_waiting(db)
@@ -330,7 +330,7 @@ def test_a_node_that_falls_silent_within_a_transaction_blocks_nobody_for_long(be
     began = time.monotonic()
     try:
         won = wait_until(lambda: (a := rival.hold_one(event, "A-1")).status == 201 and a, timeout=10).json
-        assert time.monotonic() - began < 4.5
+        assert time.monotonic() - began < 6
     finally:
         proxy.deliver()
     answer = wire.answer(timeout=20)

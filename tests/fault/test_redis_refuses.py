@@ -58,12 +58,13 @@ def buy_and_change(node, admin, event, told, seats=SEATS):
 def test_whatever_redis_replies_holds_go_on(start_node, admin, name, prove):
     with FakeRedis(REPLIES[name]) as fake:
         node = start_node(redis_url=fake.url)
+        of_before = len(node.log_lines())  # it has its name, and so its log, from a node of a former run, perhaps
         event, told = admin.make_event(SEATS), []
         took = buy_and_change(node, admin, event, told)
         assert fake.commands > 0, "nobody asked it"
         assert took < 15
         # A reply a request would be a flood; a change of the breaker is a line.
-        assert len(node.log_lines()) < 60, node.log_tail()
+        assert len(node.log_lines()) - of_before < 50, node.log_tail()
     prove(event, told)
 
 

@@ -16,9 +16,9 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.alone
 
 CONNECTIONS, SEATS_EACH = 200, 5
-PACE_S = 0.0 if LONG else 0.8
+PACE_S = 0.0 if LONG else 1.2
 MEASURED_S = 10 if LONG else 2
-REQUEST_TIMEOUT_S = 5 if LONG else 2
+REQUEST_TIMEOUT_S = 5 if LONG else 3
 REDIS_AWAY_S = 10 if LONG else 3
 POSTGRES_AWAY_S = 5 if LONG else 2
 BACK_WITHIN_S, BREAKER_BACK_WITHIN_S = 5, 15

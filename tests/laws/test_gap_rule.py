@@ -267,7 +267,7 @@ def granted_meanwhile(users, plain):
 
 def test_a_row_that_somebody_keeps_locked_stops_nobody_else(admin, start_node, org, database_url, prove):
     """The lock is never given up: who needs the row hears so in time, everybody else gets what he asks for."""
-    node = start_node(request_timeout="6s")
+    node = start_node(request_timeout="9s")
     event, plain = house(admin, 2), admin.make_event(40)
     with holding(database_url, LOCK_ROW, (org, event, "0")):
         stuck = [ask(hold_shot(admin.as_user(f"stuck-{n}").at(node), event, name(0, 2 * n), name(0, 2 * n + 1)))
@@ -293,7 +293,7 @@ def test_a_row_that_was_locked_for_long_is_had_once_it_is_free(admin, client, ot
     before = retries()
     with holding(database_url, LOCK_ROW, (org, event, "0")) as bystander:
         wire = ask(shots[change])
-        wait_until(lambda: retries() >= before + 4, what="it tries again")
+        wait_until(lambda: retries() >= before + 4, timeout=20, what="it tries again")
         assert wire.silent()
         bystander.release()
         assert wire.answer().status in (200, 201)

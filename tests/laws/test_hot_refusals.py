@@ -1,10 +1,12 @@
 """Refusals from memory: they cost Postgres nothing, and they end when the seat is free, also by another node's hand."""
 
+import statistics
 import time
 
 import pytest
 
 from support.client import Client
+from support.contract import time_of
 from support.swarm import ask, drive, hold_shot, shot, tally, volley
 from support.waiting import wait_until
 
@@ -83,21 +85,26 @@ def test_a_refusal_of_several_seats_names_each_also_from_memory(client, other, a
 
 @pytest.mark.parametrize("freed_by", ["here", "by another node"])
 def test_a_freed_seat_can_be_held_at_once_or_soon(client, admin, start_node, event, freed_by, prove):
-    """Here at once. What another node frees: within a second or two, however often one asks meanwhile."""
+    """Here at once. What another node frees: within a second or two, however often one asks meanwhile (the median: a
+    machine may stand still once)."""
     there = start_node(hot_lease="1s") if freed_by == "by another node" else client.node
     # This node was started with a long lease; the one that is asked has the usual one.
     asked = start_node() if freed_by == "by another node" else client.node
-    owner = client.at(there)
-    for turn in range(3):
+    owner, took = client.at(there), []
+    for turn in range(5):
         hold = owner.held(event, "A-1", cart=f"cart-{turn}")
         buyer = admin.as_user().at(asked)
         buyer.hold_one(event, "A-1").expect(409, "seat_taken")
         owner.cancel(hold["hold_id"]).expect(200)
         freed = time.monotonic()
-        answer = wait_until(lambda: (a := buyer.hold_one(event, "A-1")).status == 201 and a, timeout=3, every=0.01)
-        assert time.monotonic() - freed < (2.5 if freed_by == "by another node" else 0.5)
+        if freed_by == "here":
+            answer = buyer.hold_one(event, "A-1").expect(201)
+        else:
+            answer = wait_until(lambda: (a := buyer.hold_one(event, "A-1")).status == 201 and a, timeout=15, every=0.01)
+        took.append(time.monotonic() - freed)
         buyer.cancel(answer.json["hold_id"]).expect(200)
         wait_until(lambda: owner.seat_status(event, "A-1") == "available")
+    assert statistics.median(took) < (2.5 if freed_by == "by another node" else 0.5), took
     prove(event)
 
 
@@ -106,7 +113,7 @@ def test_a_sale_at_one_node_is_a_refusal_at_the_other(client, other, start_node,
     hold = client.held(event, "A-1")
     other.at(second).hold_one(event, "A-1").expect(409, "seat_taken")
     client.confirm(hold["hold_id"]).expect(200)
-    wait_until(lambda: other.at(second).hold_one(event, "A-1").code == "seat_sold", timeout=3)
+    wait_until(lambda: other.at(second).hold_one(event, "A-1").code == "seat_sold", timeout=15)
 
 
 def test_a_crowd_at_another_node_reads_postgres_once_a_second_not_once_each(client, admin, start_node, event):
@@ -135,7 +142,8 @@ def test_an_extension_lengthens_what_memory_knows(client, other, admin, prove):
 
 
 def test_memory_stops_refusing_at_the_end_of_the_hold(client, admin, prove):
-    """A crowd that asks all the time gets the seat when its time is over, without anybody reading it anew before."""
+    """A crowd that asks all the time gets the seat when its time is over, without anybody reading it anew before; and
+    when that of the next holder is over, who is told the same."""
     event = admin.make_event(1, policy={"hold_ttl": 1})
     hold = client.held(event, "A-1")
     began = time.monotonic()
@@ -145,13 +153,15 @@ def test_memory_stops_refusing_at_the_end_of_the_hold(client, admin, prove):
         while time.monotonic() < began + 5:
             answer = yield shot(user, "POST", f"/api/events/{event}/seats/A-1/hold", {"cart_token": "c"})
             if answer.status == 201:
-                return time.monotonic(), answer.json
+                return answer.json
             assert answer.code in ("seat_taken", "seat_contended"), answer
         return None
 
-    firsts = sorted(filter(None, drive([insist(n) for n in range(10)])), key=lambda pair: pair[0])
-    assert 0.9 < firsts[0][0] - began < 2
-    prove(event, [hold] + [told for _, told in firsts])
+    holds = [hold, *sorted(filter(None, drive([insist(n) for n in range(10)])), key=lambda told: told["created_at"])]
+    late = [(time_of(after["created_at"]) - time_of(before["expires_at"])).total_seconds()
+            for before, after in zip(holds, holds[1:])]
+    assert min(late) >= 0 and statistics.median(late) < 1, late
+    prove(event, holds)
 
 
 def test_a_closed_event_is_closed_also_where_memory_knows_better(client, other, admin, start_node, event):

@@ -9,7 +9,8 @@ from support.swarm import ask, hold_shot, tally
 from support.truth import lines_of, seats_of
 from support.waiting import wait_until
 
-NODE_SETTINGS = {"workers": 1}  # so that what waits behind one transaction becomes one batch
+# One worker, so that what waits behind one transaction becomes one batch; and a slow machine is no fault.
+NODE_SETTINGS = {"workers": 1, "request_timeout": "30s"}
 
 FAIL_FOR_DOOMED = "IF NEW.user_id LIKE 'doomed%' THEN RAISE EXCEPTION 'the test says no'; END IF; RETURN NEW;"
 SKIP_FOR_DOOMED = "IF NEW.user_id LIKE 'doomed%' THEN RETURN NULL; END IF; RETURN NEW;"

@@ -7,6 +7,8 @@ from support.swarm import ask, drive, hold_shot, shot, tally, volley
 from support.truth import seats_of
 from support.waiting import wait_until
 
+NODE_SETTINGS = {"request_timeout": "30s"}  # a slow machine is no fault
+
 FAIL_FOR_DOOMED = "IF NEW.user_id LIKE 'doomed%' THEN RAISE EXCEPTION 'the test says no'; END IF; RETURN NEW;"
 ROUNDS = 100
 

@@ -10,6 +10,9 @@ from support.swarm import drive, hold_shot
 from support.waiting import wait_until
 
 
+NODE_SETTINGS = {"request_timeout": "30s"}  # a slow machine is no fault
+
+
 def seat_key(org, event, seat):
     return f"holdfast:{{org:{org}:event:{event}}}:seat:{seat}"
 

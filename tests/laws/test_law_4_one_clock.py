@@ -1,5 +1,8 @@
 """Law 4: "now" is the database's clock, read after the locks; no node's own clock grants or ends a hold."""
 
+import statistics
+import time
+
 import pytest
 
 from support import tokens
@@ -46,20 +49,28 @@ def test_what_waited_on_a_seat_past_its_end_is_refused(
     prove(event)
 
 
-def test_a_confirm_that_stood_behind_a_lock_past_the_end_is_refused(client, brief_event, db, org, database_url, prove):
-    event = brief_event
-    hold = client.held(event, "A-1")
+def stands_behind_a_lock_past_the_end(client, event, seat, db, database_url):
+    """A confirm that does, and is refused. False: the machine was slow, and it began after the end."""
+    hold = client.held(event, seat, cart=seat)
     wait_until(lambda: one_value(db, """
         SELECT held_until - clock_timestamp() < interval '0.5 s' FROM seats
-        WHERE org_id = %s AND event_id = %s AND seat_id = 'A-1'""", (org, event)), what="its end is near")
+        WHERE org_id = %s AND event_id = %s AND seat_id = %s""", (client.org, event, seat)), what="its end is near")
     with holding(database_url, HOLD_ALL_WRITES) as bystander:
         wire = ask(shot(client, "POST", f"/api/holds/{hold['hold_id']}/confirm", {}))
         await_waiting(db)
-        assert one_value(db, "SELECT held_until > clock_timestamp() FROM seats WHERE event_id = %s AND seat_id = 'A-1'",
-                         (event,)), "the machine was too slow for this test: it began after the end"
-        await_end(db, org, event)
+        in_time = one_value(db, "SELECT held_until > clock_timestamp() FROM seats WHERE event_id = %s AND seat_id = %s",
+                            (event, seat))
+        await_end(db, client.org, event, seat)
         bystander.release()
     wire.answer().expect(409, "hold_expired")
+    return in_time
+
+
+def test_a_confirm_that_stood_behind_a_lock_past_the_end_is_refused(client, admin, db, database_url, prove):
+    tries = 20
+    event = admin.make_event(tries, policy={"hold_ttl": 1})
+    assert any(stands_behind_a_lock_past_the_end(client, event, f"A-{n}", db, database_url)
+               for n in range(1, tries + 1)), "the machine was too slow for this test: each began after the end"
     prove(event)
 
 
@@ -72,14 +83,20 @@ def test_all_seats_of_a_hold_have_one_end(client, admin, db, org):
 
 
 def test_a_hold_ends_at_its_time_without_anybody_asking(client, admin, db, org, prove):
-    event = admin.make_event(2, policy={"hold_ttl": 2})
-    hold = client.held(event, "A-1", "A-2")
-    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, every=0.01)
+    """Within half a second: half of those whose ends lie apart, since a machine may stand still once."""
+    event = admin.make_event(10, policy={"hold_ttl": 2})
+    holds = []
+    for n in range(1, 10, 2):
+        holds.append(client.held(event, f"A-{n}", f"A-{n + 1}", cart=f"cart-{n}"))
+        time.sleep(0.4)
+    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, timeout=20)
     rows = all_rows(db, """
-        SELECT status::text, reason, ended_at >= held_until, ended_at < held_until + interval '0.5 s' FROM seat_holds
-        WHERE org_id = %s AND hold_id = %s""", (org, hold["hold_id"]))
-    assert rows == [("expired", "ttl_expired", True, True)] * 2
-    prove(event, [hold])
+        SELECT status::text, reason, extract(epoch FROM ended_at - held_until)::float8 FROM seat_holds
+        WHERE org_id = %s AND event_id = %s""", (org, event))
+    assert [row[:2] for row in rows] == [("expired", "ttl_expired")] * 10
+    late = [row[2] for row in rows]
+    assert min(late) >= 0 and statistics.median(late) < 0.5, late
+    prove(event, holds)
 
 
 def test_a_hold_ends_at_its_time_after_a_restart(start_node, admin, db, org, prove):
@@ -90,7 +107,7 @@ def test_a_hold_ends_at_its_time_after_a_restart(start_node, admin, db, org, pro
     hold = user.held(event, "A-1")
     second.kill()
     second.start()
-    wait_until(lambda: seats_of(db, org, event)["A-1"][0] == "available", timeout=10, every=0.01)
+    wait_until(lambda: seats_of(db, org, event)["A-1"][0] == "available", timeout=20, every=0.01)
     late = one_value(db, "SELECT extract(epoch FROM ended_at - held_until) FROM seat_holds WHERE hold_id = %s",
                      (hold["hold_id"],))
     assert 0 <= late < 3.5, f"it was {late} s late"  # the other node's reaper or the new wheel
@@ -111,10 +128,10 @@ def wrong_node(request, start_node, workplace, monkeypatch):
 
 
 def test_a_node_with_a_wrong_clock_judges_like_the_others(wrong_node, client, other, admin, db, org, prove):
-    event = admin.make_event(4, policy={"hold_ttl": 2, "extend_by": 1, "max_hold": 100})
+    event = admin.make_event(4, policy={"hold_ttl": 4, "extend_by": 1, "max_hold": 100})
     wrong = client.at(wrong_node)
     hold = wrong.held(event, "A-1")
-    assert 0 < hold["expires_in_seconds"] <= 2
+    assert 0 < hold["expires_in_seconds"] <= 4
     born, now = one_value(db, "SELECT extract(epoch FROM created_at) FROM seat_holds WHERE hold_id = %s",
                           (hold["hold_id"],)), one_value(db, "SELECT extract(epoch FROM clock_timestamp())")
     assert 0 <= now - born < 10
@@ -123,7 +140,7 @@ def test_a_node_with_a_wrong_clock_judges_like_the_others(wrong_node, client, ot
     wrong.hold_one(event, "A-2").expect(409, "seat_taken")
     wrong.extend(hold["hold_id"]).expect(200)
     assert other.get_hold(theirs["hold_id"]).expect(200).json["status"] == "active"
-    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, timeout=10)
+    wait_until(lambda: {row[0] for row in seats_of(db, org, event).values()} == {"available"}, timeout=20)
     sold = wrong.held(event, "A-3")
     wrong.confirm(sold["hold_id"]).expect(200)
     prove(event)

@@ -8,6 +8,8 @@ from support.bystander import CLOSE_GATE, HOLD_ALL_WRITES, await_waiting, gate, 
 from support.swarm import ask, hold_shot, shot
 from support.waiting import wait_until
 
+NODE_SETTINGS = {"request_timeout": "30s"}  # a slow machine is no fault
+
 FAIL_FOR_DOOMED = "IF NEW.user_id LIKE 'doomed%' THEN RAISE EXCEPTION 'the test says no'; END IF; RETURN NEW;"
 
 

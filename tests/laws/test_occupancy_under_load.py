@@ -98,7 +98,7 @@ def test_each_sample_sums_and_the_end_is_a_recount(house, db, maps):
     true = recount(db, admin.org, event)
     assert max(samples) <= true[2] > 0
     for node in house.nodes:
-        wait_until(lambda at=admin.at(node): counts(at, event) == true, timeout=2, what="the counts are true")
+        wait_until(lambda at=admin.at(node): counts(at, event) == true, timeout=10, what="the counts are true")
     house.prove(admin.org, event)
 
 
@@ -116,13 +116,14 @@ def test_a_crowd_shares_two_counts(house, db):
         for wire in wires:
             wire.send(data)
         await_waiting(watch)
+        admin.node.metrics()  # the node's loop takes what comes in turn: by now it has taken all
         lock.release()
         answers = [wire.answer() for wire in wires]
         calls = statements.calls(db)["occupancy"]
     for wire in wires:
         wire.close()
     assert all(answer.expect(200).json["available"] == 20 for answer in answers)
-    assert 1 <= calls <= 3, f"{calls} counts for {len(wires)} readers"  # a third for who was slow to come
+    assert 1 <= calls <= 3, f"{calls} counts for {len(wires)} readers"
 
 
 def changing(user, event, stop):
@@ -154,7 +155,22 @@ def test_an_event_that_changes_all_the_time_is_counted_four_times_a_second_at_th
 
 
 def test_seats_that_change_all_the_time_are_not_counted_where_the_map_is_in_memory(house, db):
-    admin = house.admin()
+    """Unless the node had to doubt its map meanwhile, since the other one was not heard for most of a second."""
+    for _ in range(10):
+        doubted = trust_lost(house)
+        calls = calls_of_changes(house.admin(), db)
+        if trust_lost(house) == doubted:
+            break
+    assert "occupancy" not in calls, calls
+
+
+def trust_lost(house):
+    return sum(house.nodes[0].metrics()[name] for name in (
+        'holdfast_trust_changes_total{to="not_trusted"}', "holdfast_distrusts_total"))
+
+
+def calls_of_changes(admin, db):
+    """What forty holds, each counted, cost."""
     event = admin.make_event(40)
     admin.seats(event).expect(200)
     wait_until(lambda: reads_of_maps(admin, event), timeout=10, what="the map is believed")
@@ -162,7 +178,7 @@ def test_seats_that_change_all_the_time_are_not_counted_where_the_map_is_in_memo
     for n in range(40):
         admin.held(event, f"A-{n + 1}", cart=str(n))
         assert counts(admin, event) == (39 - n, n + 1, 0, 0, 40)
-    assert "occupancy" not in statements.calls(db)
+    return statements.calls(db)
 
 
 def reads_of_maps(client, event):

@@ -160,7 +160,7 @@ def assert_reads_are_true(db, node, user, event, seats):
     assert map_of(at, event) == {seat: (status, version) for seat, (status, version, _) in true.items()}
     counts = collections.Counter(status for status, _, _ in true.values())
     wait_until(lambda: all(at.occupancy(event).expect(200).json[name] == counts[name]
-                           for name in ("available", "held", "sold")), timeout=2, what="the counts are true")
+                           for name in ("available", "held", "sold")), timeout=10, what="the counts are true")
 
 
 def map_of(user, event):

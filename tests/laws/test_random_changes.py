@@ -57,11 +57,16 @@ class World:
         user = self.users[index].at(self.nodes[number // USERS % len(self.nodes)])
         draw = random.Random(self.seed * 10007 + number)
         stop = time.monotonic() + SECONDS
-        while time.monotonic() < stop:
+        while self.goes_on(stop):
             what, a_shot, detail = self.choose(draw, user, index)
             asked = time.time()
             answer = yield a_shot
             self.judge(what, answer, detail, user, index, asked)
+
+    def goes_on(self, stop):
+        """Without each kind of change it proves little: where the machine is slow, until each has happened."""
+        late_s = time.monotonic() - stop
+        return late_s < 0 or (late_s < 40 and {what for what, *_ in self.seen} != set(EXPECTED))
 
     def choose(self, draw, user, index):
         mine = self.holds[index]
@@ -150,7 +155,7 @@ def test_everything_at_random_stays_true(count, node, start_node, admin, db, org
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     world = World(org, event, nodes, seed)
-    drive([world.visitor(number) for number in range(USERS * CONNECTIONS)], timeout=SECONDS + 60)
+    drive([world.visitor(number) for number in range(USERS * CONNECTIONS)], timeout=SECONDS + 100)
     print(world.seen)
     assert {what for what, *_ in world.seen} == set(EXPECTED), "something never happened"
 
@@ -163,13 +168,13 @@ def test_everything_at_random_stays_true(count, node, start_node, admin, db, org
     seats = seats_of(db, org, event)
     assert {seat: hold for seat, (status, hold, _) in seats.items() if status == "sold"} == {
         seat: hold for hold, tickets in world.sold.items() for seat in tickets}
-    # The lease of a second, a read under way, and the commit that came a little after its `at`.
-    assert_refused_while_true(db, org, event, world.refused, 1.0 if count == 1 else 3.0)
+    # The lease of a second, a read under way, and the commit that came after its `at`: on a busy machine a second.
+    assert_refused_while_true(db, org, event, world.refused, 2.0 if count == 1 else 3.0)
 
     # In the end nothing is left but what was sold, and everybody counts alike.
     sold = sum(len(tickets) for tickets in world.sold.values())
     wait_until(lambda: collections.Counter(row[0] for row in seats_of(db, org, event).values()) ==
-               collections.Counter({"available": SEATS - sold} | ({"sold": sold} if sold else {})), timeout=12)
+               collections.Counter({"available": SEATS - sold} | ({"sold": sold} if sold else {})), timeout=20)
     for each in nodes:
         reader = admin.at(each)
         wait_until(lambda: reader.occupancy(event).expect(200).json["sold"] == sold)

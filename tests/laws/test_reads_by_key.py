@@ -44,12 +44,12 @@ def test_what_happens_to_holds_is_found_by_keys(node, client, other, admin, db):
                              policy={"hold_ttl": 1, "max_seats_per_user": 50})
     lasting = admin.make_event(10, areas=[AREA])
     client.hold(event, "A-9", areas=[{"area_id": "floor", "quantity": 1}]).expect(201)
-    wait_until(lambda: client.seat_status(event, "A-9") == "available", timeout=5)  # it has expired
+    wait_until(lambda: client.seat_status(event, "A-9") == "available", timeout=20)  # it has expired
     whole, by_index = scans(db)
     for turn in range(3):
         live(client.as_user(f"user-{turn}"), other.as_user(f"other-{turn}"), admin, admin.make_event(10, areas=[AREA]))
     client.hold(event, "A-9", areas=[{"area_id": "floor", "quantity": 1}]).expect(201)
-    wait_until(lambda: client.seat_status(event, "A-9") == "available", timeout=5)
+    wait_until(lambda: client.seat_status(event, "A-9") == "available", timeout=20)
 
     def is_counted():
         """A session tells what it has counted a second later, and when it has something to do."""

@@ -5,6 +5,7 @@ import time
 
 from support.swarm import Wire, allow_descriptors, drive, hold_shot
 
+NODE_SETTINGS = {"idle_timeout": "10m", "request_timeout": "30s"}  # a slow machine is no fault
 CONNECTIONS = 10_000
 SOURCES = [f"127.0.0.{n}" for n in range(2, 10)]  # each has ports for 28,000
 HEALTH = b"GET /health HTTP/1.1\r\nHost: holdfast\r\n\r\n"

@@ -4,7 +4,7 @@ import contextlib
 
 import psycopg2
 
-from support.waiting import wait_until
+from support.waiting import PATIENCE_S, wait_until
 
 
 class Bystander:
@@ -60,7 +60,7 @@ def waiting_sessions(db):
         WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()""")]
 
 
-def await_waiting(db, count=1, timeout=5.0):
+def await_waiting(db, count=1, timeout=PATIENCE_S):
     """Waits until so many sessions wait for a lock; their pids."""
     return wait_until(lambda: len(pids := waiting_sessions(db)) >= count and pids, timeout, every=0.005,
                       what=f"{count} sessions wait for a lock")

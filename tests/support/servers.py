@@ -48,16 +48,29 @@ class Busy(ServerError):
     """Another process of this clone holds the workplace."""
 
 
+# Names of the ports that this process was given, which end with it: no other run takes one while its server is down.
+_given = []
+
+
 def free_port():
-    """A port that nobody listens on now. Whoever binds it later must be ready to try another."""
+    """A port that nobody listens on now, and no other run of tests is given as long as this process lives. Whoever
+    binds it later must be ready to try another, since the machine has other users."""
     while True:
         port = random.choice(PORTS)
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0holdfast-port-{port}")
+        except OSError:
+            name.close()
+            continue
         with socket.socket() as probe:
             # As the servers do: a port whose last connections are still in TIME_WAIT is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
+                _given.append(name)
                 return port
+        name.close()
 
 
 def die_with_parent(signum=signal.SIGTERM):

@@ -2,7 +2,7 @@
 
     with EventStream(client, event) as stream:             # or EventStream(client, event, last_event_id=..., ticket=...)
         stream.expect(200)
-        first = stream.next()                              # Event(name, id, data), within 5 s
+        first = stream.next()                              # Event(name, id, data), within PATIENCE_S
         seats = stream.seats(3)                            # the next three events of seats
     follow(streams, lambda: ..., timeout)                  # many at once, by one thread
 
@@ -17,8 +17,7 @@ import time
 import urllib.parse
 
 from support.client import Answer
-
-PATIENCE_S = 5
+from support.waiting import PATIENCE_S
 
 
 @dataclasses.dataclass

@@ -484,6 +484,16 @@ client_get(struct client *client, const char *path)
     client_send(client, text);
 }
 
+/* Until that many requests were handled, ever: this is not missed by who comes late. */
+static inline void
+harness_wait_handled(struct harness *h, int count)
+{
+    struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
+    for (int i = 0; i < CLIENT_PATIENCE_S * 500 && atomic_load(&h->handled) < count; i++)
+        nanosleep(&pause, NULL);
+    assert_true(atomic_load(&h->handled) >= count);
+}
+
 /* Until the server counts `count` connections. */
 static inline void
 harness_wait_connections(struct harness *h, int64_t count)

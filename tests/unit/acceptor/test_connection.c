@@ -605,7 +605,8 @@ static void
 a_request_under_way_is_not_idle(void **state)
 {
     (void)state;
-    h.config.idle_timeout = h.config.header_timeout = h.config.body_timeout = 100 * TIME_US_PER_MS;
+    h.config.idle_timeout = h.config.header_timeout = h.config.body_timeout =
+        TIME_US_PER_S; /* so long may this thread stand still before it asks */
     harness_start(&h);
     struct client working = client_open(&h), idle = client_open(&h);
     client_get(&working, "/held");
@@ -632,7 +633,7 @@ a_client_that_takes_no_answer_is_cut_off(void **state)
     harness_start(&h);
     struct client client = client_open_narrow(&h);
     client_get(&client, "/shared");
-    harness_wait_connections(&h, 1);
+    harness_wait_handled(&h, 1);
     harness_wait_connections(&h, 0); /* nothing was read */
     client_close(&client);
 }

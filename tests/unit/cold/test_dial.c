@@ -13,9 +13,9 @@
 #include "cold_internal.h"
 #include "silent.h"
 
-#define LIMIT_US (300 * TIME_US_PER_MS)
+#define LIMIT_US (1500 * TIME_US_PER_MS)
 #define SLACK_US                                                                                   \
-    (500 * TIME_US_PER_MS) /* of a busy machine; without a deadline it would be seconds */
+    (2000 * TIME_US_PER_MS) /* of a busy machine; without a deadline it would be minutes */
 
 struct dialled {
     PGconn *conn;

@@ -4,7 +4,7 @@
 
 #define SOON_US (300 * TIME_US_PER_MS)
 #define SLACK_US                                                                                   \
-    (500 * TIME_US_PER_MS) /* of a busy machine; without a deadline it would be seconds */
+    (1500 * TIME_US_PER_MS) /* of a busy machine; without a deadline it would be more */
 
 static struct mono_time
 soon(void)
@@ -121,9 +121,10 @@ a_silent_server_is_waited_for_until_the_deadline(void **state)
     assert_in_time(deadline);
     assert_int_equal(silent_visitors(&server), 1);
 
+    pg->try_at.us = mono_now().us + 60 * (int64_t)TIME_US_PER_S; /* however slow this thread is */
     struct mono_time began = mono_now();
     assert_false(pg_ready_until(pg, live_deadline())); /* backing off: at once */
-    assert_true(mono_now().us - began.us < 100 * TIME_US_PER_MS);
+    assert_true(mono_now().us - began.us < PG_CONNECT_US);
     assert_int_equal(silent_visitors(&server), 0);
     pg_free(&pg);
     side_close(&side);
@@ -206,7 +207,7 @@ a_session_that_fell_silent_is_replaced_in_the_same_call(void **state)
     pg->clock_at.us = 0; /* it is time to ask for the time */
     struct mono_time began = mono_now();
     assert_true(pg_ready(pg));
-    assert_in_range(mono_now().us - began.us, PG_ASIDE_US, PG_READY_US);
+    assert_in_range(mono_now().us - began.us, PG_ASIDE_US, PG_READY_US + SLACK_US);
     assert_int_equal(pg_run_text(pg, "SELECT 1", 0, NULL, live_deadline(), NULL), PG_DONE);
     pg_free(&pg);
     silent_close(&server);
@@ -266,14 +267,14 @@ a_statement_ends_at_the_sessions_statement_timeout(void **state)
     (void)state;
     LIVE_OR_SKIP();
     struct config impatient = live.config;
-    impatient.request_timeout = 200 * TIME_US_PER_MS;
+    impatient.request_timeout = 1500 * TIME_US_PER_MS; /* each statement of the set-up has it, too */
     struct pg *pg = pg_new(&impatient, "cold test", live.identity, live.clock);
     assert_true(pg_ready(pg));
     struct mono_time began = mono_now();
     assert_int_equal(pg_run_text(pg, "SELECT pg_sleep(8)", 0, NULL, live_deadline(), NULL),
                      PG_REPEAT);
     assert_string_equal(pg_last_sqlstate(pg), "57014");
-    assert_in_range(mono_now().us - began.us, 200 * TIME_US_PER_MS, 2 * TIME_US_PER_S);
+    assert_in_range(mono_now().us - began.us, 1500 * TIME_US_PER_MS, 6 * INT64_C(1000000));
     assert_true(pg_is_connected(pg));
     pg_free(&pg);
 }
@@ -291,7 +292,7 @@ a_wait_for_a_lock_ends_at_the_sessions_lock_timeout(void **state)
     pg_tx_commit(pg);
     assert_int_equal(pg_tx_end(pg), PG_REPEAT);
     assert_string_equal(pg_last_sqlstate(pg), "55P03");
-    assert_in_range(mono_now().us - began.us, 500 * TIME_US_PER_MS, 2 * TIME_US_PER_S);
+    assert_in_range(mono_now().us - began.us, 500 * TIME_US_PER_MS, 5 * INT64_C(1000000));
     live_exec(live.admin, "ROLLBACK");
     pg_free(&pg);
 }
@@ -306,12 +307,13 @@ a_transaction_that_stands_idle_is_ended_by_the_server(void **state)
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());
     pg_tx_send_text(pg, "SELECT 1", 0, NULL);
+    struct mono_time before = mono_now(); /* it doesn't stand idle yet */
     struct pg_result *result = pg_tx_next(pg);
     pg_result_free(&result);
     struct pollfd fd = { .fd = PQsocket(pg->conn), .events = POLLIN };
     pg_tx_send_text(pg, "SELECT 1", 0, NULL); /* queued, not sent: the server waits for it */
-    assert_int_equal(poll(&fd, 1, 1500), 0);
-    assert_int_equal(poll(&fd, 1, 2500), 1);
+    assert_int_equal(poll(&fd, 1, 10000), 1);
+    assert_in_range(mono_now().us - before.us, 1500 * TIME_US_PER_MS, 8 * INT64_C(1000000));
     pg_tx_commit(pg);
     assert_int_equal(pg_tx_end(pg), PG_UNAVAILABLE);
     assert_string_equal(pg_last_sqlstate(pg), "25P03");

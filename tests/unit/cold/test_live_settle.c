@@ -49,7 +49,7 @@ lose_a_commit(struct pg *pg)
     struct uuid id = uuid_v7_new();
     live_exec(live.admin, "SELECT pg_advisory_lock(" GATE_KEY ")");
     pg_tx_begin(pg, &id, live_deadline());
-    pg_tx_send_text(pg, "SELECT set_config('lock_timeout', '10s', true)", 0, NULL);
+    pg_tx_send_text(pg, "SELECT set_config('lock_timeout', '60s', true)", 0, NULL);
     pg_tx_send_text(pg, "INSERT INTO gated VALUES (1)", 0, NULL);
     pg_tx_commit(pg);
     wait_at_gate();
@@ -65,12 +65,6 @@ open_gate(void)
     live_exec(live.admin, "SELECT pg_advisory_unlock(" GATE_KEY ")");
 }
 
-static struct mono_time
-soon(void)
-{
-    return (struct mono_time){ mono_now().us + 300 * TIME_US_PER_MS };
-}
-
 static void
 while_the_old_transaction_lives_nothing_is_known(void **state)
 {
@@ -79,10 +73,18 @@ while_the_old_transaction_lives_nothing_is_known(void **state)
     struct pg *pg = live_connect();
     struct uuid id = lose_a_commit(pg);
     bool committed = true;
-    struct mono_time deadline = soon();
-    assert_int_equal(pg_settle_outcome(pg, &id, deadline, &committed), PG_REPEAT);
-    assert_true(mono_now().us < deadline.us + 500 * TIME_US_PER_MS);
-    assert_true(pg_is_connected(pg)); /* the server gave up before we would have hung up */
+    struct mono_time deadline;
+    enum pg_outcome outcome;
+    int tries = 0;
+    do { /* the server gives up 50 ms before we hang up: on a busy machine not each time */
+        assert_true(pg_ready_until(pg, live_deadline()));
+        deadline.us = mono_now().us + (tries + 1) * 300 * TIME_US_PER_MS;
+        outcome = pg_settle_outcome(pg, &id, deadline, &committed);
+        assert_true(outcome == PG_REPEAT || outcome == PG_UNAVAILABLE);
+    } while ((outcome != PG_REPEAT || mono_now().us >= deadline.us + 500 * TIME_US_PER_MS) &&
+             ++tries < 10);
+    assert_true(tries < 10);
+    assert_true(pg_is_connected(pg));
     open_gate();
     assert_int_equal(pg_settle_outcome(pg, &id, live_deadline(), &committed), PG_DONE);
     assert_true(committed);

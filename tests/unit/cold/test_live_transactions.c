@@ -404,7 +404,7 @@ a_late_answer_drops_the_connection(void **state)
     assert_false(pg_is_connected(pg));
     assert_true(pg_ready(pg));
     soon.us = mono_now().us + 50 * TIME_US_PER_MS;
-    const char *sql = "INSERT INTO batches SELECT gen_random_uuid() FROM pg_sleep(0.2)";
+    const char *sql = "INSERT INTO batches SELECT gen_random_uuid() FROM pg_sleep(2)";
     assert_int_equal(pg_run_text(pg, sql, 0, NULL, soon, NULL), PG_UNKNOWN);
     pg_free(&pg);
 }
@@ -436,9 +436,15 @@ without_a_server_everything_says_so_at_once(void **state)
     struct pg *pg = pg_new(&nowhere, "cold test", live.identity, live.clock);
     assert_non_null(pg);
     assert_false(pg_ready(pg));
-    struct mono_time began = mono_now();
-    assert_false(pg_ready(pg)); /* backing off */
-    assert_true(mono_now().us - began.us < 10 * TIME_US_PER_MS);
+    pg->try_at.us = mono_now().us + 60 * (int64_t)TIME_US_PER_S; /* however slow this thread is */
+    int64_t best_us = TIME_US_PER_S;
+    for (int tries = 0; tries < 10; tries++) {
+        struct mono_time began = mono_now();
+        assert_false(pg_ready(pg)); /* backing off */
+        int64_t took_us = mono_now().us - began.us;
+        best_us = took_us < best_us ? took_us : best_us;
+    }
+    assert_true(best_us < 10 * TIME_US_PER_MS);
 
     struct uuid id = uuid_v7_new();
     pg_tx_begin(pg, &id, live_deadline());

@@ -168,7 +168,7 @@ an_end_waits_for_nothing_that_is_not_known(void **state)
     doubt(1);
     struct mono_time start = mono_now();
     asker_stop(&engine);
-    assert_true(mono_now().us - start.us < TIME_US_PER_S);
+    assert_true(mono_now().us - start.us < 5 * (int64_t)TIME_US_PER_S); /* else for ever */
 }
 
 int

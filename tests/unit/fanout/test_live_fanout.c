@@ -24,7 +24,7 @@
 #define MS       TIME_US_PER_MS
 #define TIME_0   1700000000000000 /* the database's clock, when the test began */
 #define MEMBERS  2
-#define AWAIT_US (5 * (int64_t)TIME_US_PER_S)
+#define AWAIT_US (20 * (int64_t)TIME_US_PER_S)
 
 static struct config config;
 static struct mono_time began;
@@ -209,6 +209,15 @@ await_known(struct member *member, const char *seat, int64_t version)
     assert_true(knows(member, seat, version));
 }
 
+static void
+await_count(enum metric_counter counter, uint64_t least)
+{
+    struct mono_time end = { mono_now().us + AWAIT_US };
+    while (metric_count(counter) < least && mono_now().us < end.us)
+        pass(0);
+    assert_true(metric_count(counter) >= least);
+}
+
 static uint64_t
 trust_lost(void)
 {
@@ -229,10 +238,10 @@ who_is_alone_is_trusted_and_sends_no_records(void **state)
     struct feed_numbers numbers;
     hold(lone, "A1", 1);
     pass(500 * MS);
+    await_count(METRIC_FRAMES_PUBLISHED_TOTAL, frames + 1); /* it lives */
     assert_int_equal(metric_count(METRIC_RECORDS_PUBLISHED_TOTAL), sent);
     feed_numbers(lone->node.feed, &numbers);
-    assert_int_equal(numbers.outbox_records, 0);                       /* nor does it keep them */
-    assert_true(metric_count(METRIC_FRAMES_PUBLISHED_TOTAL) > frames); /* but it lives */
+    assert_int_equal(numbers.outbox_records, 0); /* nor does it keep them */
 }
 
 /* An import draws an incarnation, changes seats, and tells nobody what. */
@@ -351,7 +360,7 @@ one_that_is_killed_is_missed_until_its_row_is_gone(void **state)
     await_known(&members[1], "A1", 1);
     stop(&members[0], false);
     int64_t took_us = await_trust(&members[1], false);
-    assert_in_range(took_us, FANOUT_SILENCE_US / 2, FANOUT_SILENCE_US + 500 * MS);
+    assert_in_range(took_us, FANOUT_SILENCE_US / 2, FANOUT_SILENCE_US + 2000 * MS);
     pass(300 * MS);
     assert_false(is_trusted(&members[1]));
     members[0].in_table = false;
@@ -366,16 +375,18 @@ a_doubt_is_told_at_once(void **state)
     REDIS_OR_SKIP();
     start_both();
     struct node *doubter = &members[0].node;
-    for (int i = 0; i < 5; i++) {
+    int in_time = 0; /* nearly always: a thread may be held up */
+    for (int i = 0; i < 10; i++) {
         atomic_fetch_add(&doubter->doubts, 1);
         feed_wake(doubter->feed);
-        assert_true(await_trust(&members[1], false) < FANOUT_HEARTBEAT_US);
+        in_time += await_trust(&members[1], false) < FANOUT_HEARTBEAT_US / 2;
         await_trust(&members[0], false);
         atomic_fetch_sub(&doubter->doubts, 1);
         feed_wake(doubter->feed);
-        assert_true(await_trust(&members[1], true) < FANOUT_HEARTBEAT_US);
+        in_time += await_trust(&members[1], true) < FANOUT_HEARTBEAT_US / 2;
         await_trust(&members[0], true);
     }
+    assert_true(in_time >= 15);
 }
 
 static void
@@ -410,6 +421,7 @@ what_is_no_frame_is_counted_and_ignored(void **state)
     assert_true(warm_publish(stranger, slice_of(channel), SLICE_LITERAL("hello")));
     assert_true(warm_publish(stranger, slice_of(channel), SLICE_EMPTY));
     warm_free(&stranger);
+    await_count(METRIC_FRAMES_GARBLED_TOTAL, garbled + 4);
     pass(100 * MS);
     assert_int_equal(metric_count(METRIC_FRAMES_GARBLED_TOTAL), garbled + 4); /* both heard both */
     assert_int_equal(trust_lost(), lost);
@@ -505,7 +517,7 @@ main(void)
     log_init(LOG_ERROR + 1, "test");
     signal(SIGPIPE, SIG_IGN);
     began = mono_now();
-    config.redis_timeout_ms = 500;
+    config.redis_timeout_ms = 2000;
     if (server != NULL && server[0] != '\0') {
         snprintf(url, sizeof(url), "%s", server);
         config.redis_url = url;

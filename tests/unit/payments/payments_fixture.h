@@ -29,6 +29,7 @@
 /* --- the clock ----------------------------------------------------------------------- */
 
 static _Atomic int64_t moved_us;
+static _Atomic int64_t stands_at_us; /* 0: it goes on by itself as well */
 
 struct mono_time __real_mono_now(void);
 struct mono_time __wrap_mono_now(void);
@@ -36,7 +37,17 @@ struct mono_time __wrap_mono_now(void);
 struct mono_time
 __wrap_mono_now(void)
 {
-    return (struct mono_time){ __real_mono_now().us + atomic_load(&moved_us) };
+    int64_t stands_us = atomic_load(&stands_at_us);
+
+    return (struct mono_time){ (stands_us != 0 ? stands_us : __real_mono_now().us) +
+                               atomic_load(&moved_us) };
+}
+
+/* From now on only a test moves it, until the next room. */
+static inline void
+stop_clock(void)
+{
+    atomic_store(&stands_at_us, __real_mono_now().us);
 }
 
 static inline void
@@ -100,6 +111,7 @@ room_of_config(void)
 {
     char error[256] = "";
 
+    atomic_store(&stands_at_us, 0);
     memset(&node, 0, sizeof(node));
     node.config = &config;
     node.clock = db_clock_new();

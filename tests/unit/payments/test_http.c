@@ -348,7 +348,7 @@ charge_at(const char *scheme, enum manner manner, const char *text)
 {
     start_provider(manner, text);
     struct payments *room = room_with(scheme, "/charges");
-    config.payment_provider_timeout = 300 * (int64_t)TIME_US_PER_MS;
+    config.payment_provider_timeout = TIME_US_PER_S;
     int outcome = outcome_of_charge(room, "card");
     await_nothing_under_way(room);
     assert_int_equal(atomic_load(&settle_count), 0);

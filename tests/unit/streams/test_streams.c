@@ -436,6 +436,37 @@ who_begins_between_is_told_nothing_twice(void **state)
     drop(b);
 }
 
+/* A burst of writes would keep the machine from whoever wants a seat meanwhile. */
+static void
+a_crowd_is_told_by_and_by_and_nobody_twice(void **state)
+{
+    (void)state;
+    enum { CROWD = 250 };
+    struct http_stream *crowd[CROWD];
+    int told = 0;
+
+    config.streams_max = CROWD + 1;
+    for (int i = 0; i < CROWD; i++)
+        crowd[i] = begin_quietly();
+    change("S1", SEAT_HELD, 1, FEED_REASON_NONE);
+    turn();
+    for (int i = 0; i < CROWD; i++)
+        told += was_told(crowd[i], "S1");
+    assert_int_equal(told, STREAMS_AT_ONCE);
+
+    struct http_stream *late = begin("");
+    change("S2", SEAT_HELD, 1, FEED_REASON_NONE);
+    for (int i = 0; i * STREAMS_AT_ONCE < 3 * CROWD; i++)
+        turn();
+    for (int i = 0; i < CROWD; i++) {
+        expect_told(crowd[i], HELD("S1", "a.1", "1") HELD("S2", "a.2", "1"));
+        drop(crowd[i]);
+    }
+    assert_false(was_told(late, "S1"));
+    assert_true(was_told(late, HELD("S2", "a.2", "1")));
+    drop(late);
+}
+
 static void
 too_much_becomes_a_reset_for_all(void **state)
 {
@@ -566,6 +597,7 @@ main(void)
         CASE(there_are_limits_and_an_end),
         CASE(all_are_told_by_one_body),
         CASE(who_begins_between_is_told_nothing_twice),
+        CASE(a_crowd_is_told_by_and_by_and_nobody_twice),
         CASE(too_much_becomes_a_reset_for_all),
         CASE(another_postgres_is_a_reset),
         CASE(who_began_just_before_trust_ended_begins_anew),

@@ -167,7 +167,7 @@ open_all(void **state)
     static char url[512];
     snprintf(url, sizeof(url), "%s", server());
     config.redis_url = url;
-    config.redis_timeout_ms = 500; /* the machine may be busy */
+    config.redis_timeout_ms = 2000; /* the machine may be busy */
     struct warm_address address;
     assert_true(warm_address_parse(slice_of(url), &address));
     admin =

@@ -57,7 +57,7 @@ start_server(void)
         _exit(127);
     }
     for (int tries = 0; own_command("PING") != REDIS_REPLY_STATUS; tries++) {
-        assert_true(tries < 500);
+        assert_true(tries < 2000);
         pause_ms(10);
     }
 }

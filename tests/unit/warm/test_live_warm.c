@@ -368,9 +368,14 @@ a_redis_that_hangs_is_left_alone_after_five_timeouts(void **state)
         assert_false(warm_ping(stopped));
     }
     assert_int_equal(breaker_state(warm_tier_breaker(its_tier)), BREAKER_OPEN);
-    struct mono_time began = mono_now();
-    assert_false(warm_ping(stopped)); /* at once */
-    assert_true(mono_now().us - began.us < 20 * TIME_US_PER_MS);
+    int64_t best_us = TIME_US_PER_S; /* of some: a thread may be held up */
+    for (int tries = 0; tries < 10; tries++) {
+        struct mono_time began = mono_now();
+        assert_false(warm_ping(stopped)); /* at once */
+        int64_t took_us = mono_now().us - began.us;
+        best_us = took_us < best_us ? took_us : best_us;
+    }
+    assert_true(best_us < 20 * TIME_US_PER_MS);
     warm_free(&stopped);
     warm_tier_free(&its_tier);
     close(fd);

@@ -157,7 +157,7 @@ static void
 those_put_back_for_later_come_out_in_the_order_of_their_times(void **state)
 {
     (void)state;
-    static const int64_t pause_ms[6] = { 250, 20, 90, 50, 120, 20 };
+    static const int64_t pause_ms[6] = { 450, 220, 290, 250, 320, 220 }; /* not over at once */
     static const int order[6] = { 1, 5, 3, 2, 4, 0 };
     struct mono_time start = mono_now();
     for (int i = 0; i < 6; i++) {
