@@ -76,7 +76,7 @@ static const struct action_sense {
     { "hold_extended", "SeatHold", "active", "active" },
     { "hold_changed", "SeatHold", "active", "active" },
     { "hold_transferred", "SeatHold", "active", "active" },
-    { "seat_released", "SeatHold", "active", NULL }, /* after: by the reason */
+    { "seat_released", "SeatHold", NULL, NULL }, /* by what the entry has */
     { "seat_sold", "SeatHold", "active", "converted" },
     { "payment_started", "SeatHold", "active", "active" },
     { "payment_stopped", "SeatHold", "active", "active" },
@@ -182,12 +182,14 @@ is_release(const struct action_sense *sense)
 static void
 write_states(struct json_writer *w, const struct entry *entry, const struct action_sense *sense)
 {
-    const char *after = sense->after;
+    const char *before = sense->before, *after = sense->after;
 
-    if (is_release(sense))
+    if (is_release(sense)) { /* what was sold had no end any more */
+        before = has(entry, AC_HELD_UNTIL) ? "active" : "converted";
         after = slice_is(text_of(entry, AC_REASON), "ttl_expired") ? "expired" : "cancelled";
-    if (sense->before != NULL)
-        json_field_text(w, "previous_status", slice_of(sense->before));
+    }
+    if (before != NULL)
+        json_field_text(w, "previous_status", slice_of(before));
     if (after != NULL)
         json_field_text(w, "new_status", slice_of(after));
 }

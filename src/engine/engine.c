@@ -228,6 +228,7 @@ count_outcome(const struct op *op)
         break;
     case OP_REMOVE:
     case OP_PATCH:
+    case OP_RETURN:
         metric_add(METRIC_HOLDS_CHANGED_TOTAL, 1);
         break;
     case OP_TRANSFER:
@@ -250,7 +251,6 @@ count_outcome(const struct op *op)
         count_payment(op->checkout);
         break;
     case OP_HOLD:
-    case OP_RETURN:
     case OP_ASSIGN:
     case OP_ANSWER:
         break;
