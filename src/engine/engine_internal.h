@@ -534,7 +534,8 @@ enum {
     CH_ENDED,
     CH_HELD,
     CH_SOLD,
-    CH_IN_PAYMENT
+    CH_IN_PAYMENT,
+    CH_FLIGHT
 };
 enum {
     RH_POS,

@@ -392,7 +392,7 @@ statement_change_holds(struct tx *tx, const struct call *call, const char **sqls
 {
     int count = call->params[CP_ORD].count;
     struct change *changes = calloc((size_t)count + 1, sizeof(*changes));
-    struct pg_result *rows = rows_new(CH_IN_PAYMENT + 1);
+    struct pg_result *rows = rows_new(CH_FLIGHT + 1);
 
     hf_assert(changes != NULL);
     for (int i = 0; i < count; i++) {
