@@ -7,7 +7,7 @@ import pytest
 from support.client import Client
 from support.house import LONG
 from support.lost_commits import fire_into
-from support.swarm import drive, hold_shot, shot
+from support.swarm import ask, drive, hold_shot, shot
 from support.truth import seats_of
 from support.waiting import wait_until
 
@@ -63,6 +63,26 @@ def test_a_change_whose_commit_is_lost_has_happened_or_not(behind, admin, db, or
         is_confirmed(user, hold)
         assert sold_to(db, org, event) == {user.user: [wanted]}
         has = wanted
+    prove(event)
+
+
+@pytest.mark.parametrize("how", FATES)
+def test_a_return_whose_commit_is_lost_has_happened_or_not(behind, admin, db, org, how, prove):
+    user, proxy = behind
+    event = admin.make_event(1, kind="flight")
+    for turn in range(FATES[how]):
+        hold = is_held(user, event, "A-1")
+        if turn % 2:
+            is_confirmed(user, hold)
+        cancel = shot(user, "POST", f"/flights/{event}/seats/A-1/cancel", {})
+        answer = fire_into(proxy, how, cancel)
+        status = seats_of(db, org, event)["A-1"][0]
+        if answer.status == 200:
+            assert status == "available"
+        else:
+            assert answer.status == 503 and status in ("available", "sold" if turn % 2 else "held"), (answer, status)
+        wait_until(lambda: ask(cancel).answer(timeout=20).status in (200, 404), timeout=30)
+        assert seats_of(db, org, event)["A-1"][0] == "available"
     prove(event)
 
 

@@ -244,6 +244,98 @@ def test_rivals_for_a_seat_that_is_given_back_get_it_once(admin, nodes, db, org,
     prove(event)
 
 
+# --- returned, beside all that -------------------------------------------------------------------------------------
+
+
+def cancel_shot(user, event, seat_id):
+    return shot(user, "POST", f"/flights/{event}/seats/{seat_id}/cancel", {})
+
+
+def is_returned(user, node, event, seat_id, answer):
+    """What became of a cancel: whether the seat was there to be returned."""
+    if answer.status == 503 or answer.code == "seat_contended":
+        answer = yield from asked(user, node, lambda each: cancel_shot(each, event, seat_id))
+    assert answer.status == 200 or answer.code == "seat_not_found", answer
+    return answer.status == 200
+
+
+@pytest.mark.parametrize("which", ["the old seat", "the new seat"])
+def test_a_cancel_beside_the_confirm_of_another_seat_is_before_it_or_behind_it(
+        admin, nodes, db, org, prove, which):
+    event = admin.make_event(2 * PASSENGERS, kind="flight")
+    seen = collections.Counter()
+
+    def passenger(number):
+        user, old, new = admin.as_user(f"passenger-{number}"), f"A-{2 * number + 1}", f"A-{2 * number + 2}"
+        hold = yield from held(user, nodes[0], event, old)
+        yield from confirmed(user, nodes[0], hold)
+        hold = yield from held(user, nodes[1], event, new)
+        cancelled = old if which == "the old seat" else new
+        shots = [confirm_shot(user.at(nodes[number % 2]), hold), cancel_shot(user.at(nodes[1]), event, cancelled)]
+        answers = yield shots[::-1] if number % 3 else shots
+        sale, back = answers[::-1] if number % 3 else answers
+        if sale.status == 503 or sale.code == "seat_contended":
+            sale = yield from asked(user, nodes[0], lambda each: confirm_shot(each, hold))
+        returned = yield from is_returned(user, nodes[1], event, cancelled, back)
+        seen[sale.status, returned] += 1
+        return user.user, (old, new, sale.status, returned)
+
+    ended = dict(drive([passenger(number) for number in range(PASSENGERS)], timeout=120))
+    sold = sold_to(db, org, event)
+    for user, (old, new, status, returned) in ended.items():
+        has = sold.get(user, [])
+        if which == "the old seat":  # it is returned, or given back, or both were to be done and one came first
+            assert status == 200 and has == [new], (user, status, returned, has)
+        elif status == 200 and not returned:
+            assert has == [new], (user, has)
+        elif status == 200:  # sold and returned again, by the passenger's own wish
+            assert has == [], (user, has)
+        else:
+            assert returned and has == [old], (user, status, returned, has)
+    assert {status for status, *_ in seats_of(db, org, event).values()} == {"available", "sold"}
+    print(seen)
+    prove(event)
+
+
+def test_of_many_cancels_of_one_seat_one_returns_it(admin, nodes, db, org, prove):
+    event = admin.make_event(PASSENGERS, kind="flight")
+
+    def passenger(number):
+        user, seat_id = admin.as_user(f"passenger-{number}"), f"A-{number + 1}"
+        hold = yield from held(user, nodes[0], event, seat_id)
+        if number % 2:
+            yield from confirmed(user, nodes[0], hold)
+        answers = yield [cancel_shot(user.at(nodes[n % 2]), event, seat_id) for n in range(5)]
+        codes = collections.Counter(answer.code for answer in answers)
+        assert codes[None] <= 1, answers
+        if not codes[None]:
+            assert codes.keys() & {"seat_contended", "store_unavailable", "outcome_unknown", "overloaded"}, answers
+            yield from asked(user, nodes[0], lambda each: cancel_shot(each, event, seat_id))
+
+    drive([passenger(number) for number in range(PASSENGERS)], timeout=120)
+    assert {status for status, *_ in seats_of(db, org, event).values()} == {"available"}
+    prove(event)
+
+
+def test_confirms_and_cancels_of_one_seat_at_once_leave_it_free(admin, nodes, db, org, prove):
+    """Held or sold, it is there to be returned, and so it is."""
+    event = admin.make_event(PASSENGERS, kind="flight")
+    seen = collections.Counter()
+
+    def passenger(number):
+        user, seat_id = admin.as_user(f"passenger-{number}"), f"A-{number + 1}"
+        hold = yield from held(user, nodes[0], event, seat_id)
+        sale, back = yield [confirm_shot(user.at(nodes[0]), hold), cancel_shot(user.at(nodes[1]), event, seat_id)]
+        seen[sale.status] += 1
+        if back.status != 200:
+            yield from asked(user, nodes[1], lambda each: cancel_shot(each, event, seat_id))
+
+    drive([passenger(number) for number in range(PASSENGERS)], timeout=120)
+    assert {status for status, *_ in seats_of(db, org, event).values()} == {"available"}
+    print(seen)
+    prove(event)
+
+
 # --- one side held still -------------------------------------------------------------------------------------------
 
 
