@@ -47,6 +47,17 @@ const struct route routes[] = {
     { HTTP_METHOD_POST, "/api/admin/payments/dead-letters/{intent}/{key}/replay", ACCESS_ADMIN,
       LIMIT_GENERAL, BODY_JSON, dead_letter_replay, "dead_letter_replay" },
 
+    { HTTP_METHOD_POST, "/auth/pnr-login", ACCESS_OPEN, LIMIT_GENERAL, BODY_JSON, pnr_login_post,
+      "pnr_login" },
+    { HTTP_METHOD_POST, "/checkins", ACCESS_SERVICE, LIMIT_GENERAL, BODY_JSON, checkins_post,
+      "checkins_post" },
+    { HTTP_METHOD_POST, "/checkins/import", ACCESS_SERVICE, LIMIT_GENERAL, BODY_CSV,
+      checkins_import, "checkins_import" },
+    { HTTP_METHOD_GET, "/checkins/{checkin}", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, checkin_get,
+      "checkin_get" },
+    { HTTP_METHOD_POST, "/checkins/{checkin}/baggage", ACCESS_TOKEN, LIMIT_GENERAL, BODY_JSON,
+      baggage_post, "baggage_post" },
+
     { HTTP_METHOD_GET, "/api/events", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, events_list,
       "events_list" },
     { HTTP_METHOD_GET, "/api/events/{event}", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, events_get,
