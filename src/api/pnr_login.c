@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "checkin.h"
+#include "flight_map.h"
 #include "hold_request.h"
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
@@ -45,13 +46,20 @@ name_of_try(struct api_call *call, struct slice pnr)
 }
 
 static void
+report_limit(const struct api_call *call)
+{
+    metric_add(METRIC_ABUSE_EVENTS_DETECTED, 1);
+    LOG_EVENT(LOG_WARN, "logins_limited", log_text("org", call->claims.org),
+              log_text("client", call->client));
+}
+
+static void
 end_try(struct api_call *call, bool was_wrong)
 {
     const struct login *login = call->state;
 
     if (login_limit_end(call->api->logins, &login->attempt, was_wrong, mono_now()))
-        LOG_EVENT(LOG_WARN, "logins_limited", log_text("org", call->claims.org),
-                  log_text("client", call->client));
+        report_limit(call);
 }
 
 /* --- the answer ---------------------------------------------------------------------------------
@@ -72,35 +80,48 @@ claims_of(const struct api_call *call, const struct pg_result *rows)
     return claims;
 }
 
-static void
-write_login(struct json_writer *w, const struct pg_result *rows, struct slice token)
+/* HF_OK, or why the flight's seats can't be read. */
+static enum hf_status
+write_login(struct api_call *call, struct desk_tools *tools, const struct pg_result *rows,
+            struct slice token, struct json_writer *w)
 {
+    struct flight_map map = { .org = call_org(call),
+                              .event = pg_get_text(rows, 0, CI_EVENT),
+                              .user = pg_get_text(rows, 0, CI_PASSENGER),
+                              .if_none_match = SLICE_EMPTY };
+
     json_object_begin(w);
     json_field_text(w, "token", token);
     checkin_json_uuid(w, "checkinId", rows, CI_CHECKIN);
     checkin_json_text(w, "flightId", rows, CI_EVENT);
     checkin_json_text(w, "state", rows, CI_STATE);
     checkin_json_text(w, "currentSeat", rows, CI_SEAT);
+    json_name(w, "seatMap");
+    enum hf_status status = flight_map_write(call, tools, &map, w);
     json_object_end(w);
+    return status;
 }
 
 static void
-answer(struct api_call *call, const struct pg_result *rows)
+answer(struct api_call *call, struct desk_tools *tools, const struct pg_result *rows)
 {
     struct token_claims claims = claims_of(call, rows);
     struct buf token = { 0 }, body = { 0 };
     struct json_writer w;
     char error[ERROR_BYTES];
+    enum hf_status status = HF_INTERNAL;
 
-    if (!token_mint(call->api->node->config, &claims, &token, error, sizeof(error))) {
+    json_writer_init(&w, &body);
+    if (token_mint(call->api->node->config, &claims, &token, error, sizeof(error)))
+        status = write_login(call, tools, rows, buf_slice(&token), &w);
+    else
         LOG_EVENT(LOG_ERROR, "passenger_token_not_signed", log_text("error", error));
-        buf_fini(&token);
-        respond_refusal(call, HF_INTERNAL, NULL);
+    buf_fini(&token);
+    if (status != HF_OK) {
+        buf_fini(&body);
+        respond_refusal(call, status, NULL);
         return;
     }
-    json_writer_init(&w, &body);
-    write_login(&w, rows, buf_slice(&token));
-    buf_fini(&token);
     metric_add(METRIC_LOGINS_TOTAL, 1);
     respond_header(call, "Cache-Control", SLICE_LITERAL("no-store"));
     respond_json(call, 200, &body);
@@ -143,7 +164,7 @@ login_run(struct api_call *call, struct desk_tools *tools)
     else if (is_wrong)
         refuse(call);
     else
-        answer(call, rows);
+        answer(call, tools, rows);
     pg_result_free(&rows);
 }
 

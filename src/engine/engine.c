@@ -210,6 +210,7 @@ count_outcome(const struct op *op)
     if (op->kind == OP_CHECKOUT_START && op->status == HF_CREATED)
         metric_add(METRIC_CHECKOUTS_STARTED_TOTAL, 1);
     if (op->kind == OP_HOLD) {
+        metric_add(METRIC_SEAT_HOLD_CONFLICTS, status_http(op->status) == 409);
         if (op->status == HF_CREATED)
             metric_add(METRIC_HOLDS_CREATED_TOTAL, 1);
         else if (op->status == HF_OK)
@@ -238,6 +239,7 @@ count_outcome(const struct op *op)
         break;
     case OP_REMOVE:
     case OP_PATCH:
+    case OP_RETURN:
         metric_add(METRIC_HOLDS_CHANGED_TOTAL, 1);
         break;
     case OP_TRANSFER:
@@ -263,7 +265,6 @@ count_outcome(const struct op *op)
             count_payment(op->checkout);
         break;
     case OP_HOLD:
-    case OP_RETURN:
     case OP_ASSIGN:
     case OP_ANSWER:
         break;
