@@ -8,6 +8,7 @@
  */
 #include <ctype.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "checkin.h"
@@ -72,9 +73,9 @@ claims_of(const struct api_call *call, const struct pg_result *rows)
     struct slice passenger = pg_get_text(rows, 0, CI_PASSENGER);
     struct slice event = pg_get_text(rows, 0, CI_EVENT);
 
-    memcpy(claims.org, call->claims.org, sizeof(claims.org));
-    memcpy(claims.user, passenger.ptr, passenger.len); /* ids: the store has none that is longer */
-    memcpy(claims.event, event.ptr, event.len);
+    snprintf(claims.org, sizeof(claims.org), "%s", call->claims.org);
+    snprintf(claims.user, sizeof(claims.user), "%.*s", SLICE_ARG(passenger));
+    snprintf(claims.event, sizeof(claims.event), "%.*s", SLICE_ARG(event));
     claims.checkin = pg_get_uuid(rows, 0, CI_CHECKIN);
     claims.exp_unix_s = pg_get_time(rows, 0, CI_TOKEN_ENDS).us / TIME_US_PER_S;
     return claims;

@@ -291,7 +291,7 @@ def scales():
 @pytest.fixture
 def weighing_node(start_node, scales):
     return start_node(webhook_secret=WEBHOOK_SECRET, baggage_provider="http", baggage_provider_url=scales.url,
-                      request_timeout="2s")
+                      request_timeout="8s")  # of which the scales have three quarters
 
 
 def test_what_the_scales_say_counts(weighing_node, scales, passenger, checkin, flight, db):
