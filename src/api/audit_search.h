@@ -52,7 +52,8 @@ enum audit_column {
     AC_USER_AGENT,
     AC_META,
     AC_CHECKOUT,
-    AC_HELD_SECONDS
+    AC_HELD_SECONDS,
+    AC_CHECKIN
 };
 
 #define AUDIT_PARTS_MAX 64

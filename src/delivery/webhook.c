@@ -116,6 +116,7 @@ static const char *const kinds[] = {
     "hold.expired",       "checkout.started",        "checkout.completed",
     "checkout.cancelled", "checkout.failed",         "payment.pending",
     "payment.failed",     "payment.refund_required", "waitlist.assigned",
+    "checkin.completed",  "baggage.payment_required",
 };
 
 bool
