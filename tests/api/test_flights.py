@@ -164,6 +164,14 @@ def test_an_event_that_becomes_a_flight_is_one(client, admin, show):
     check_problem(client.get(f"/flights/{show}/seatmap"), "event_not_found")
 
 
+def test_another_node_sees_that_an_event_became_a_flight_also_without_redis(client, admin, show, start_node):
+    second = client.at(start_node(redis_url=""))
+    check_problem(second.get(f"/flights/{show}/seatmap"), "event_not_found")
+    admin.set_event(show, kind="flight")
+    wait_until(lambda: second.get(f"/flights/{show}/seatmap").status == 200, timeout=30)
+    held(second, show, "1A")
+
+
 # --- hold -----------------------------------------------------------------------------------------------------------
 
 
