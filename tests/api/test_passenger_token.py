@@ -191,6 +191,13 @@ def test_whatever_passenger_it_names_it_acts_for_its_own(world, db):
     assert query(db, "SELECT 1 FROM seats WHERE org_id = %s AND event_id = %s AND user_id = %s", ORG, world.flight, world.b) == []
 
 
+def test_it_gives_nobody_else_a_seat(world, db):
+    hold = world.passenger.held(world.flight, "4A")
+    path = f"/api/holds/{hold['hold_id']}/transfer"
+    check_problem(world.passenger.post(path, {"to_user_id": world.b}), "forbidden", path)
+    assert world.passenger.get_hold(hold["hold_id"]).json["user_id"] == world.a
+
+
 @pytest.mark.parametrize("claims", [
     {"event": "a b"}, {"event": 7}, {"event": None}, {"checkin": "0190a000-0000-7000-8000-000000000000"},
     {"event": "x", "checkin": "no uuid"}, {"event": "x", "checkin": 7}, {"event": "x", "role": "admin"},
