@@ -131,6 +131,7 @@ struct api_call {
     struct uuid hold_id;             /* {hold} */
     struct uuid checkout_id;         /* {checkout} */
     struct uuid intent_id;           /* {intent} */
+    struct uuid waitlist_id;         /* {waitlist} */
     char client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
     struct rate_result rate;
     struct mono_time deadline; /* request_timeout after the last byte came */
@@ -265,6 +266,10 @@ api_handler holds_best_post, holds_post, seat_hold_post, holds_list, hold_get, h
 
 /* checkouts.c, checkout_pay.c, checkout_read.c */
 api_handler checkouts_post, checkout_get, checkout_complete, checkout_cancel;
+
+/* waitlist.c, waitlist_leave.c, waitlist_read.c */
+api_handler waitlist_post, flight_waitlist_post, waitlist_list, flight_waitlist_list, waitlist_get,
+    waitlist_delete;
 
 /* payment_webhook.c, dead_letters.c */
 api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;

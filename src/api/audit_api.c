@@ -148,6 +148,11 @@ static const struct action_sense {
     { "checkout_cancelled", "Checkout", "open", "cancelled" },
     { "checkout_failed", "Checkout", "paying", "failed" },
     { "refund_required", "Checkout", NULL, NULL },
+    { "waitlist_joined", "waitlist", NULL, "QUEUED" },
+    { "waitlist_offered", "waitlist", "QUEUED", "OFFERED" },
+    { "waitlist_assigned", "waitlist", NULL, "ASSIGNED" },
+    { "waitlist_lapsed", "waitlist", "OFFERED", "LAPSED" },
+    { "waitlist_left", "waitlist", NULL, "LEFT" },
 };
 
 static const struct action_sense *
@@ -225,6 +230,8 @@ write_entity(struct json_writer *w, const struct entry *entry, const char *entit
         write_text(w, "entity_id", entry, AC_AREA);
     else if (strcmp(entity, "Checkout") == 0)
         write_uuid(w, "entity_id", entry, AC_CHECKOUT);
+    else if (strcmp(entity, "waitlist") == 0)
+        write_uuid(w, "entity_id", entry, AC_WAITLIST);
     else
         write_text(w, "entity_id", entry, AC_EVENT);
 }
@@ -235,13 +242,21 @@ is_release(const struct action_sense *sense)
     return strcmp(sense->action, "seat_released") == 0;
 }
 
+static bool
+has_run_out(const struct entry *entry)
+{
+    struct slice reason = text_of(entry, AC_REASON);
+
+    return slice_is(reason, "ttl_expired") || slice_is(reason, "waitlist_lapsed");
+}
+
 static void
 write_states(struct json_writer *w, const struct entry *entry, const struct action_sense *sense)
 {
     const char *after = sense->after;
 
     if (is_release(sense))
-        after = slice_is(text_of(entry, AC_REASON), "ttl_expired") ? "expired" : "cancelled";
+        after = has_run_out(entry) ? "expired" : "cancelled";
     if (sense->before != NULL)
         json_field_text(w, "previous_status", slice_of(sense->before));
     if (after != NULL)

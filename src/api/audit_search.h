@@ -50,7 +50,8 @@ enum audit_column {
     AC_USER_AGENT,
     AC_META,
     AC_CHECKOUT,
-    AC_HELD_SECONDS
+    AC_HELD_SECONDS,
+    AC_WAITLIST
 };
 
 #define AUDIT_PARTS_MAX 64

@@ -46,6 +46,18 @@ void idempotency_keep(struct api_call *call);
  */
 HF_MUST_CHECK enum hf_status idempotency_look_up(struct api_call *call, struct pg *pg);
 
+/*
+ * For work that is one transaction and fills the reply: the key is claimed and the answer kept in
+ * that transaction, so that neither can be without the other; a first request that still works is
+ * waited for, for 2 s.
+ *
+ * HF_OK             it is committed; the reply is what `body` has written: respond_send(call)
+ * HF_NOT_MODIFIED   the answer of before is in the reply: respond_send(call)
+ * anything else     as tx_run, or as above: answer with it
+ */
+HF_MUST_CHECK enum hf_status idempotency_tx(struct api_call *call, struct pg *pg, tx_body *body,
+                                            void *context);
+
 /* The same for work that has no answer of its own for these. False: the call is answered. */
 HF_MUST_CHECK bool idempotency_is_new(struct api_call *call, struct pg *pg);
 

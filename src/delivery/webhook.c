@@ -115,7 +115,8 @@ static const char *const kinds[] = {
     "seat.held",          "seat.released",           "seat.sold",
     "hold.expired",       "checkout.started",        "checkout.completed",
     "checkout.cancelled", "checkout.failed",         "payment.pending",
-    "payment.failed",     "payment.refund_required", "waitlist.assigned",
+    "payment.failed",     "payment.refund_required", "waitlist.offered",
+    "waitlist.assigned",  "waitlist.lapsed",
 };
 
 bool

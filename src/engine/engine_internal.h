@@ -16,7 +16,7 @@
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
- *                 payments)
+ *                 payments, seats for who waits)
  *   keys.c        Idempotency-Keys
  *   settle.c      what a committed change tells memory and Redis
  *   tell.c        the same for the feed: maps, streams and peers
@@ -458,7 +458,7 @@ void tell_seat(struct worker *worker, const struct seat_key *key, const struct s
                struct slice user, enum feed_reason reason, struct db_time at);
 /* version: of the seat between the two changes. */
 void tell_takeover(struct worker *worker, const struct seat_key *key, int64_t version,
-                   struct db_time at);
+                   enum feed_reason reason, struct db_time at);
 struct area_counts {
     struct slice org, event, area;
     int64_t held, sold, version;
@@ -499,7 +499,8 @@ enum {
     HS_PRICE,
     HS_BORN,
     HS_NOW,
-    HS_TAKEOVER
+    HS_TAKEOVER,
+    HS_OVER_WHY
 };
 enum {
     HA_POS,
@@ -534,7 +535,8 @@ enum {
     CH_ENDED,
     CH_HELD,
     CH_SOLD,
-    CH_IN_PAYMENT
+    CH_IN_PAYMENT,
+    CH_WHY
 };
 enum {
     RH_POS,

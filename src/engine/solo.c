@@ -1,8 +1,9 @@
 /*
  * solo.c - ops whose pieces stand or fall together over several statements: a patch, a
  * hold of seats and areas, one that replaces the user's other hold, one that adds its
- * free seats to a hold that exists, whatever is about a checkout. Each has a transaction of
- * its own, which is rolled back when any piece is refused; that is what makes them all or nothing.
+ * free seats to a hold that exists, whatever is about a checkout, a seat for who waits. Each has a
+ * transaction of its own, which is rolled back when any piece is refused; that is what makes them
+ * all or nothing.
  *
  *   read     what the hold has (before the locks, to know event and owner)
  *   lock     user, holds, areas, checkout; then read the hold again: now it is certain
@@ -74,7 +75,9 @@ run_pieces(struct solo *solo)
     op->tier = TIER_POSTGRES;
     if (op_is_of_checkout(op))
         return run_checkout(solo);
-    if (op->kind == OP_PATCH || op->grow)
+    if (op->kind == OP_ASSIGN)
+        ok = solo_run_assign(solo);
+    else if (op->kind == OP_PATCH || op->grow)
         ok = solo_run_change(solo);
     else if (op->info.policy.one_hold_per_user)
         ok = solo_run_replace(solo);
@@ -95,6 +98,8 @@ solo_free_rows(struct solo *solo)
     pg_result_free(&solo->sizes);
     pg_result_free(&solo->units);
     pg_result_free(&solo->checkout_rows);
+    pg_result_free(&solo->sale);
+    pg_result_free(&solo->served);
     solo_free_late(solo);
 }
 
@@ -196,6 +201,8 @@ settle_committed(struct solo *solo, struct waiter_list *waiters)
     struct batch *batch = &solo->batch;
     struct op *op = solo->op;
 
+    if (solo->sale != NULL)
+        op->hold = NULL; /* it ended at once: nothing to put */
     redis_settle(batch);
     if (batch->rows.changes != NULL)
         settle_change_rows(batch, waiters);
@@ -225,6 +232,8 @@ look(struct solo *solo)
         return solo_look_checkout(solo);
     case OP_PAY_SETTLE:
         return solo_look_payment(solo);
+    case OP_ASSIGN:
+        return solo_look_assign(solo);
     default:
         return solo->op->kind == OP_PATCH || solo->op->grow ? solo_look_first(solo) : HF_OK;
     }
@@ -242,7 +251,9 @@ settle_solo(struct solo *solo, bool committed)
     if (committed)
         settle_committed(solo, &waiters);
     if (batch->rows.seats != NULL)
-        settle_hold_rows(batch, op, committed, &waiters);
+        settle_hold_rows(batch, op, committed, solo->sale != NULL ? NULL : &waiters);
+    if (committed && op->kind == OP_ASSIGN)
+        solo_settle_assign(solo, &waiters);
     tell_send(batch->worker);
     void_late_grants(batch);
     if (op->fate == FATE_ANSWER || best_is_lost(op))
@@ -341,6 +352,8 @@ solo_run(struct worker *worker, struct op *op)
         if (!batch_may_repeat(&solo.batch, outcome, repeats))
             break;
     }
+    if (outcome == PG_DONE && solo.passes_over)
+        solo_pass_over(&solo);
     if (solo.batch.count > 0)
         solo_end(&solo, outcome, changed);
     solo_free_rows(&solo);

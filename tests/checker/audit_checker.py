@@ -68,7 +68,7 @@ def entries_of(cursor, org, event):
     scope, parameters = of_scope(org, event)
     return rows(cursor, Entry, f"""
         SELECT org_id, event_id, seat_id, version, action::text, hold_id::text, user_id, at, held_until, reason, id
-        FROM audit_log WHERE seat_id IS NOT NULL{scope}
+        FROM audit_log WHERE seat_id IS NOT NULL AND action::text NOT LIKE 'waitlist%%'{scope}
         ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C", version, id""", parameters)
 
 
