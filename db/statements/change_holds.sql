@@ -16,6 +16,7 @@
 -- pay: $18 uuid[] the checkout that it must be in: the one that marked the lines of it which lived longest
 --   (lines that came later have no mark)
 -- $19 text[] client's address   $20 text[] user agent
+-- $21 bool[] confirm: it is alone in its transaction, where its user can give back what they had bought before (return_seats)
 --
 -- Columns: ord, code, event, until (of the hold, after the change), now, born, owner, event_version,
 -- then per changed line (null where nothing changed): seat, area, version, status (of the seat
@@ -24,14 +25,15 @@
 -- code: ok | same (nothing to change) | expired (a release found the hold over: released as such) |
 --   not_over (expire: its time has not come; until tells when) | hold_not_found | not_hold_owner |
 --   hold_not_active | hold_expired | event_closed | payment_in_flight | version_conflict |
---   seat_not_found | user_limit | locked (a seat is locked by another transaction)
+--   seat_not_found | user_limit | locked (a seat is locked by another transaction) |
+--   alone (the policy is one seat per user: to be confirmed again, alone)
 -- status::text keeps the plan off the partial indexes, which look cheaper than the key while the
 -- table is small.
 -- P0001 when rows changed are not those promised. Indexes: primary keys; seat_holds_user (transfer).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::int4[],
-        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[])
-    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent)),
+        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[], $21::bool[])
+    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent, alone)),
 drops AS MATERIALIZED (SELECT * FROM unnest($13::int4[], $14::text[]) AS u(ord, seat)),
 expect AS MATERIALIZED (SELECT * FROM unnest($15::int4[], $16::text[], $17::int8[]) AS u(ord, seat, version)),
 ln AS MATERIALIZED (
@@ -78,7 +80,7 @@ strangers AS MATERIALIZED ( -- versions asked for of seats that the hold doesn't
     GROUP BY x.ord),
 c AS MATERIALIZED (
     SELECT r.*, l.event, l.owner AS has_owner, l.until, l.born, l.units, l.source, clk.now, e.extend_by, e.max_hold,
-        e.version AS event_version, e.max_seats_per_user, e.one_hold_per_user,
+        e.version AS event_version, e.max_seats_per_user, e.one_hold_per_user, e.one_seat_per_user,
         GREATEST(l.until, LEAST(l.until + make_interval(secs => CASE WHEN r.secs > 0 THEN r.secs ELSE e.extend_by END),
             l.born + make_interval(secs => e.max_hold))) AS new_until,
         CASE
@@ -88,8 +90,8 @@ c AS MATERIALIZED (
         WHEN e.status = 'cancelled' AND r.what IN ('extend', 'confirm', 'transfer', 'pay', 'sell') THEN 'event_closed'
         WHEN l.active = 0 AND r.what = 'expire' THEN 'same'
         WHEN l.active = 0 AND r.what = 'cancel' THEN
-            CASE WHEN l.last_status = 'converted' THEN 'hold_not_active' ELSE 'same' END
-        WHEN l.active = 0 AND r.what = 'confirm' AND l.last_status = 'converted' THEN 'same'
+            CASE WHEN l.converted > 0 THEN 'hold_not_active' ELSE 'same' END
+        WHEN l.active = 0 AND r.what = 'confirm' AND l.converted > 0 THEN 'same'
         WHEN l.active = 0 AND r.what = 'remove' AND r.repeat AND d.gone = d.asked THEN 'same'
         WHEN l.active = 0 THEN CASE WHEN l.last_status = 'expired' THEN 'hold_expired' ELSE 'hold_not_active' END
         WHEN r.what IN ('sell', 'fail', 'unpay') THEN
@@ -106,6 +108,7 @@ c AS MATERIALIZED (
         WHEN x.ord IS NOT NULL THEN 'seat_not_found'
         WHEN s.moved THEN 'version_conflict'
         WHEN r.what = 'transfer' AND r.to_user = l.owner THEN 'same'
+        WHEN r.what = 'confirm' AND e.one_seat_per_user AND NOT r.alone THEN 'alone'
         ELSE 'ok' END AS code
     FROM req r CROSS JOIN clk
     LEFT JOIN lines l ON l.ord = r.ord
@@ -120,7 +123,7 @@ full_hands AS MATERIALIZED ( -- a transfer may not give somebody more than the p
         FROM seat_holds h
         WHERE h.org_id = c.org AND h.event_id = c.event AND h.user_id = c.to_user
           AND h.status IN ('active', 'converted')
-          AND (h.status = 'converted' OR h.in_payment OR h.held_until > c.now)) u
+          AND CASE WHEN h.status = 'converted' THEN NOT c.one_seat_per_user ELSE h.in_payment OR h.held_until > c.now END) u
     WHERE c.what = 'transfer' AND c.code = 'ok'
       AND ((c.max_seats_per_user > 0 AND u.units + c.units > c.max_seats_per_user)
            OR (c.one_hold_per_user AND u.lines > 0))),

@@ -47,7 +47,7 @@ lk AS MATERIALIZED (
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 counted AS MATERIALIZED (
     SELECT d.ord, c.units
-    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr FROM req r
+    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr, e.one_seat_per_user FROM req r
           JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
           WHERE e.max_seats_per_user > 0) d
     CROSS JOIN clk
@@ -55,7 +55,8 @@ counted AS MATERIALIZED (
         SELECT COALESCE(sum(h.quantity), 0) AS units FROM seat_holds h
         WHERE h.org_id = d.org AND h.event_id = d.event AND h.user_id = d.usr
           AND h.status IN ('active', 'converted')
-          AND (h.status = 'converted' OR h.in_payment OR h.held_until > clk.now)) c),
+          AND CASE WHEN h.status = 'converted' THEN NOT d.one_seat_per_user -- it will be given back
+              ELSE h.in_payment OR h.held_until > clk.now END) c),
 j AS MATERIALIZED ( -- what is narrow and read often stands first: rows are taken apart up to the last column needed
     SELECT r.pos, r.ord, l.pos IS NOT NULL AND l.status = 'held' AS takeover,
         CASE

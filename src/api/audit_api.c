@@ -132,7 +132,7 @@ static const struct action_sense {
     { "hold_extended", "SeatHold", "active", "active" },
     { "hold_changed", "SeatHold", "active", "active" },
     { "hold_transferred", "SeatHold", "active", "active" },
-    { "seat_released", "SeatHold", "active", NULL }, /* after: by the reason */
+    { "seat_released", "SeatHold", NULL, NULL }, /* by what the entry has */
     { "seat_sold", "SeatHold", "active", "converted" },
     { "payment_started", "SeatHold", "active", "active" },
     { "payment_stopped", "SeatHold", "active", "active" },
@@ -253,12 +253,14 @@ has_run_out(const struct entry *entry)
 static void
 write_states(struct json_writer *w, const struct entry *entry, const struct action_sense *sense)
 {
-    const char *after = sense->after;
+    const char *before = sense->before, *after = sense->after;
 
-    if (is_release(sense))
+    if (is_release(sense)) { /* what was sold had no end any more */
+        before = has(entry, AC_HELD_UNTIL) ? "active" : "converted";
         after = has_run_out(entry) ? "expired" : "cancelled";
-    if (sense->before != NULL)
-        json_field_text(w, "previous_status", slice_of(sense->before));
+    }
+    if (before != NULL)
+        json_field_text(w, "previous_status", slice_of(before));
     if (after != NULL)
         json_field_text(w, "new_status", slice_of(after));
 }

@@ -258,6 +258,13 @@ seat_sold(struct story *story, const struct entry *entry)
     story->paying = false;
 }
 
+/* What was sold is released by whoever has it, or because he has bought another seat. */
+static bool
+gives_back(const struct entry *entry)
+{
+    return slice_is(entry->reason, "user_cancelled") || slice_is(entry->reason, "replaced");
+}
+
 static void
 seat_released(struct story *story, const struct entry *entry)
 {
@@ -266,9 +273,10 @@ seat_released(struct story *story, const struct entry *entry)
         bool expired = slice_is(entry->reason, "ttl_expired");
         if (!slice_is(entry->reason, "payment_failed"))
             check_not_paying(story, entry);
-        if (expired && story->status == SEAT_SOLD)
-            story_wrong(story, "sold_released", &entry->hold, "a sold seat expired at version %lld",
-                        (long long)entry->version);
+        if (story->status == SEAT_SOLD && !gives_back(entry))
+            story_wrong(story, "sold_released", &entry->hold,
+                        "a sold seat was released as %.*s at version %lld",
+                        SLICE_ARG(entry->reason), (long long)entry->version);
         else if (expired && entry->at.us < story->until.us)
             story_wrong(story, "expired_early", &entry->hold,
                         "expired at version %lld, %lld us before its end",

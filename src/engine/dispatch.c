@@ -289,7 +289,8 @@ engine_submit(struct engine *engine, struct op *op)
     hf_assert(op->deadline.us > 0); /* nobody waits without end, the node itself neither */
     atomic_fetch_add(&engine->outstanding, 1);
     op->user_hash = hash_seeded(op->user.ptr, op->user.len);
-    op->solo = op->kind == OP_PATCH || op->kind == OP_ASSIGN || op_is_of_checkout(op) ||
+    op->solo = op->kind == OP_PATCH || op->kind == OP_RETURN || op->kind == OP_ASSIGN ||
+               op_is_of_checkout(op) ||
                (op->kind == OP_HOLD && op->area_count > 0 && op->area_count + op->seat_count > 1);
     if (op_takes_seats(op) && op->seat_count > 0 && !claims_order(engine, op)) {
         op_fail(op, HF_OVERLOADED);

@@ -227,6 +227,7 @@ count_outcome(const struct op *op)
         break;
     case OP_REMOVE:
     case OP_PATCH:
+    case OP_RETURN:
         metric_add(METRIC_HOLDS_CHANGED_TOTAL, 1);
         break;
     case OP_TRANSFER:
@@ -249,7 +250,6 @@ count_outcome(const struct op *op)
         count_payment(op->checkout);
         break;
     case OP_HOLD:
-    case OP_RETURN:
     case OP_ASSIGN:
     case OP_ANSWER:
         break;

@@ -16,7 +16,7 @@
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
- *                 payments, seats for who waits)
+ *                 payments, what gives back what was sold, seats for who waits)
  *   keys.c        Idempotency-Keys
  *   settle.c      what a committed change tells memory and Redis
  *   tell.c        the same for the feed: maps, streams and peers

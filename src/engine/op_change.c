@@ -91,6 +91,7 @@ enum {
     P_CHECKOUT,
     P_IP,
     P_AGENT,
+    P_ALONE,
     P_COUNT
 };
 
@@ -101,7 +102,7 @@ static const enum pg_type column_types[P_COUNT] = {
     [P_ACTOR] = PG_TEXT,       [P_REQUEST] = PG_TEXT,        [P_REPEAT] = PG_BOOL,
     [P_DROP_ORD] = PG_INT4,    [P_DROP_SEAT] = PG_TEXT,      [P_EXPECT_ORD] = PG_INT4,
     [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8, [P_CHECKOUT] = PG_UUID,
-    [P_IP] = PG_TEXT,          [P_AGENT] = PG_TEXT,
+    [P_IP] = PG_TEXT,          [P_AGENT] = PG_TEXT,          [P_ALONE] = PG_BOOL,
 };
 
 /* What the node finds out by itself, and what was paid for, is no matter of whose hold it is. */
@@ -131,6 +132,7 @@ add_change(struct pg_array **c, const struct op *op, const char *word, int ord)
     pg_array_bool(c[P_REPEAT], op->may_have_run);
     worker_array_text(c[P_IP], op->client_ip);
     worker_array_text(c[P_AGENT], op->user_agent);
+    pg_array_bool(c[P_ALONE], op->solo);
     if (op->kind == OP_PAY)
         pg_array_uuid(c[P_CHECKOUT], &op->checkout_id);
     else
@@ -207,6 +209,9 @@ op_judge_word(struct op *op, struct slice word)
         op->status = HF_OK;
         op->same = true;
     } else if (slice_is(word, "stale")) {
+        op->fate = FATE_AGAIN;
+    } else if (slice_is(word, "alone")) {
+        op->solo = true;
         op->fate = FATE_AGAIN;
     } else if (slice_is(word, "not_over") || slice_is(word, "locked")) {
         op->status = HF_SEAT_CONTENDED;

@@ -27,7 +27,7 @@ static bool
 is_release(const struct op *op)
 {
     return op->kind == OP_EXPIRE || op->kind == OP_CANCEL || op->kind == OP_REMOVE ||
-           op->kind == OP_CHECKOUT_CANCEL || op->kind == OP_PAY_SETTLE;
+           op->kind == OP_RETURN || op->kind == OP_CHECKOUT_CANCEL || op->kind == OP_PAY_SETTLE;
 }
 
 static enum scenario

@@ -1,9 +1,9 @@
 /*
  * solo.c - ops whose pieces stand or fall together over several statements: a patch, a
  * hold of seats and areas, one that replaces the user's other hold, one that adds its
- * free seats to a hold that exists, whatever is about a checkout, a seat for who waits. Each has a
- * transaction of its own, which is rolled back when any piece is refused; that is what makes them
- * all or nothing.
+ * free seats to a hold that exists, whatever is about a checkout, what gives back what was sold,
+ * a seat for who waits. Each has a transaction of its own, which is rolled back when any piece is
+ * refused; that is what makes them all or nothing.
  *
  *   read     what the hold has (before the locks, to know event and owner)
  *   lock     user, holds, areas, checkout; then read the hold again: now it is certain
@@ -75,6 +75,10 @@ run_pieces(struct solo *solo)
     op->tier = TIER_POSTGRES;
     if (op_is_of_checkout(op))
         return run_checkout(solo);
+    if (op->kind == OP_CONFIRM)
+        return solo_run_confirm(solo);
+    if (op->kind == OP_RETURN)
+        return solo_run_return(solo);
     if (op->kind == OP_ASSIGN)
         ok = solo_run_assign(solo);
     else if (op->kind == OP_PATCH || op->grow)
@@ -100,6 +104,7 @@ solo_free_rows(struct solo *solo)
     pg_result_free(&solo->checkout_rows);
     pg_result_free(&solo->sale);
     pg_result_free(&solo->served);
+    pg_result_free(&solo->returned);
     solo_free_late(solo);
 }
 
@@ -214,6 +219,7 @@ settle_committed(struct solo *solo, struct waiter_list *waiters)
     if (op->hold != NULL && op->hold->status == HOLD_ACTIVE && op->seat_count == 0)
         settle_area_timer(batch, op, op->hold);
     solo_settle_late(solo, waiters);
+    solo_settle_returned(solo, waiters);
     if (op->checkout != NULL) {
         settle_checkout_timers(batch, op);
         mark_ended(solo);
@@ -234,6 +240,10 @@ look(struct solo *solo)
         return solo_look_payment(solo);
     case OP_ASSIGN:
         return solo_look_assign(solo);
+    case OP_CONFIRM:
+        return solo_look_confirm(solo);
+    case OP_RETURN:
+        return solo_look_return(solo);
     default:
         return solo->op->kind == OP_PATCH || solo->op->grow ? solo_look_first(solo) : HF_OK;
     }

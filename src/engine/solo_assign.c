@@ -17,8 +17,9 @@
 
 #include "holdfast/metrics.h"
 
-#define WAITLIST_LOCK_SALT 0x77616974 /* keeps these lock keys apart from other uses of the hash   \
-                                       */
+#define WAITLIST_LOCK_SALT                                                                         \
+    0x77616974 /* keeps these lock keys apart from other uses of the hash                          \
+                */
 #define PASSED_OVER_US      (10 * (int64_t)TIME_US_PER_S)
 #define PASSED_OVER_MOST_US (300 * (int64_t)TIME_US_PER_S)
 
@@ -168,9 +169,14 @@ take(struct solo *solo)
 
     if (count < 0 || !solo_take_all(solo))
         return false;
-    send_lock_areas(&solo->batch);
+    if (!solo->op->info.policy.one_hold_per_user)
+        count = 0; /* they keep what they have */
+    solo->holds = holds;
+    solo->hold_count = count;
+    solo_send_area_locks(solo, solo->op->user);
     solo->batch.due++;
-    if (!solo_replace(solo, holds, solo->op->info.policy.one_hold_per_user ? count : 0))
+    solo->hold_count = 0;
+    if (!solo_replace(solo, holds, count))
         return false;
     judge_take(solo);
     return true;
@@ -190,7 +196,7 @@ sell(struct solo *solo)
     op_judge_word(&piece, pg_get_text(solo->sale, 0, CH_CODE));
     if (piece.status != HF_OK)
         op->status = piece.status == HF_EVENT_CLOSED ? HF_NOT_FOUND : HF_SEAT_CONTENDED;
-    return true;
+    return op->status != HF_CREATED || solo_give_back(solo, op->user, &op->hold_id, 1);
 }
 
 static bool

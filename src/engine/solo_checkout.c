@@ -140,8 +140,8 @@ solo_look_start(struct solo *solo)
 /* --- locks and reads ---------------------------------------------------------------- */
 
 /* The areas that the holds have, and those that they had: a late success takes them again. */
-static void
-send_area_locks(struct solo *solo)
+void
+solo_send_area_locks(struct solo *solo, struct slice user)
 {
     struct worker *worker = solo->batch.worker;
     const struct op *op = solo->op;
@@ -167,12 +167,18 @@ send_area_locks(struct solo *solo)
     pg_params_init(&params);
     for (int i = 0; i < 5; i++)
         pg_param_array(&params, columns[i]);
-    pg_tx_send(worker->pg, STATEMENT_LOCK_AREAS, &params);
+    if (user.len == 0) {
+        pg_tx_send(worker->pg, STATEMENT_LOCK_AREAS, &params);
+        return;
+    }
+    pg_param_text(&params, op->org);
+    pg_param_text(&params, op->event);
+    pg_param_text(&params, user);
+    pg_tx_send(worker->pg, STATEMENT_LOCK_SALE_AREAS, &params);
 }
 
-/* Returns how many results are due, -1: no memory. */
-static int
-send_hold_locks(struct solo *solo, struct slice user)
+int
+solo_send_hold_locks(struct solo *solo, struct slice user)
 {
     int64_t users[1], *holds;
     int user_count = 0;
@@ -190,7 +196,7 @@ send_hold_locks(struct solo *solo, struct slice user)
     for (int i = 0; i < op->own_count; i++)
         holds[count++] = hold_lock_key(&op->own[i]);
     send_lock_keys(&solo->batch, users, user_count, holds, count);
-    send_area_locks(solo);
+    solo_send_area_locks(solo, user);
     return (user_count + count > 0) + 1;
 }
 
@@ -206,7 +212,7 @@ bool
 solo_lock_checkout(struct solo *solo, struct slice user)
 {
     struct pg_params params;
-    int locks = send_hold_locks(solo, user);
+    int locks = solo_send_hold_locks(solo, user);
     if (locks < 0)
         return false;
     checkout_params(solo->op, &params);
@@ -306,7 +312,7 @@ solo_run_checkout_start(struct solo *solo)
     op->fate = FATE_ANSWER;
     if (op->may_have_run)
         return show_made(solo);
-    int locks = send_hold_locks(solo, SLICE_EMPTY);
+    int locks = solo_send_hold_locks(solo, SLICE_EMPTY);
     if (locks < 0)
         return false;
     pg_tx_flush(solo->batch.worker->pg);

@@ -8,6 +8,7 @@
  *   solo_checkout.c  checkouts: begun and cancelled, and what payments share with them
  *   solo_payment.c   payments: begun and settled
  *   solo_late.c      a payment that succeeded when its holds were over
+ *   solo_return.c    what was sold is given back, alone or beside another sale to the same user
  *   solo_assign.c    a seat for the first on a waitlist whom it fits
  */
 #ifndef HOLDFAST_SOLO_INTERNAL_H
@@ -53,6 +54,10 @@ struct solo {
     bool passes_over;         /* they can't be served, because of who they are */
     struct pg_result *sale;   /* change_holds, of the seat that is theirs at once */
     struct pg_result *served; /* assign_waiting */
+
+    /* of what is given back */
+    struct slice holder;        /* OP_RETURN: whose seat it was when it was looked at */
+    struct pg_result *returned; /* return_seats */
 };
 
 /* --- solo_pieces.c ------------------------------------------------------------ */
@@ -105,6 +110,13 @@ HF_MUST_CHECK enum hf_status solo_look_first(struct solo *solo);
 
 HF_MUST_CHECK bool solo_run_checkout_start(struct solo *solo);
 HF_MUST_CHECK bool solo_run_checkout_cancel(struct solo *solo);
+/*
+ * Sends the locks of user (may be empty), of solo->holds, and of their areas and solo->seen's; with
+ * a user those of what he has bought, too, so that it can be given back. Returns how many results
+ * are due, -1: no memory. The second is the part about areas, one result.
+ */
+int solo_send_hold_locks(struct solo *solo, struct slice user);
+void solo_send_area_locks(struct solo *solo, struct slice user);
 /* As solo_look_first: which holds a new checkout is of. */
 HF_MUST_CHECK enum hf_status solo_look_start(struct solo *solo);
 /* The same of a checkout that exists: op->checkout_id. */
@@ -155,5 +167,22 @@ HF_MUST_CHECK enum hf_status solo_look_assign(struct solo *solo);
 void solo_pass_over(struct solo *solo);
 /* The sale that it committed, for Redis, memory and feed; behind what gave the seat its hold. */
 void solo_settle_assign(struct solo *solo, struct waiter_list *waiters);
+
+/* --- solo_return.c ---------------------------------------------------------------- */
+
+/*
+ * Behind a sale to user: where the policy is one seat per user, all that he had bought before, by
+ * other holds than `keep`, is free again with the same commit. His lock is held, and those of
+ * solo_send_area_locks. FATE_LATER if one of the seats is locked. False: the transaction failed.
+ */
+HF_MUST_CHECK bool solo_give_back(struct solo *solo, struct slice user, const struct uuid *keep,
+                                  int keep_count);
+/* A confirm of an event with that policy. */
+HF_MUST_CHECK enum hf_status solo_look_confirm(struct solo *solo);
+HF_MUST_CHECK bool solo_run_confirm(struct solo *solo);
+HF_MUST_CHECK enum hf_status solo_look_return(struct solo *solo);
+HF_MUST_CHECK bool solo_run_return(struct solo *solo);
+/* What was given back, for Redis, memory and feed. */
+void solo_settle_returned(struct solo *solo, struct waiter_list *waiters);
 
 #endif

@@ -282,6 +282,16 @@ write_settlement(struct solo *solo, enum plan plan)
     return true;
 }
 
+/* What the payer had bought before, where he may have one seat. */
+static bool
+give_back(struct solo *solo, enum plan plan)
+{
+    if (plan == SELL)
+        return solo_give_back(solo, solo->seen->user, solo->holds, solo->hold_count);
+    return plan != LATE ||
+           solo_give_back(solo, solo->seen->user, solo->taken_anew, solo->seen->hold_count);
+}
+
 static bool
 settle(struct solo *solo, enum plan plan)
 {
@@ -291,7 +301,9 @@ settle(struct solo *solo, enum plan plan)
         return false;
     if (settlements[plan].word != NULL && !change_holds(solo, &plan))
         return false;
-    return op->fate != FATE_ANSWER || op->status != HF_OK || write_settlement(solo, plan);
+    if (op->fate != FATE_ANSWER || op->status != HF_OK)
+        return true;
+    return give_back(solo, plan) && (op->fate != FATE_ANSWER || write_settlement(solo, plan));
 }
 
 bool

@@ -26,7 +26,10 @@ enum {
     CP_EXPECT_ORD,
     CP_EXPECT_SEAT,
     CP_EXPECT_VERSION,
-    CP_CHECKOUT
+    CP_CHECKOUT,
+    CP_IP,
+    CP_AGENT,
+    CP_ALONE
 };
 
 /* A hold as change_holds looks at it. */
@@ -36,7 +39,7 @@ struct change {
     struct uuid hold;
     struct line_row *lines[LINES_OF_HOLD_MAX]; /* in their order */
     bool wanted[LINES_OF_HOLD_MAX], has_seat[LINES_OF_HOLD_MAX];
-    int count, active, locked, mine, want;
+    int count, active, sold, locked, mine, want;
     bool lapsed, moved, paying;
     struct uuid checkout; /* the newest that it went into; nil: none */
     int64_t checkout_us;
@@ -122,6 +125,7 @@ sum_lines(const struct tx *tx, struct change *change)
         if (state->status != HOLD_ACTIVE && (last == NULL || state->ended_us >= last->ended_us))
             last = state;
         change->active += state->status == HOLD_ACTIVE;
+        change->sold += state->status == HOLD_CONVERTED;
         change->lapsed |= state->status == HOLD_EXPIRED;
         change->paying |= state->status == HOLD_ACTIVE && state->in_payment;
         see_checkout(change, state);
@@ -175,8 +179,8 @@ code_of_ended(const struct change *change)
     if (change_is(change, "expire"))
         return "same";
     if (change_is(change, "cancel"))
-        return change->last_status == HOLD_CONVERTED ? "hold_not_active" : "same";
-    if (change_is(change, "confirm") && change->last_status == HOLD_CONVERTED)
+        return change->sold > 0 ? "hold_not_active" : "same";
+    if (change_is(change, "confirm") && change->sold > 0)
         return "same";
     return change->last_status == HOLD_EXPIRED ? "hold_expired" : "hold_not_active";
 }
@@ -229,6 +233,9 @@ code_of_change(const struct tx *tx, const struct call *call, const struct change
         return "version_conflict";
     if (change_is(change, "transfer") && slice_is(to_user, change->owner))
         return "same";
+    if (change_is(change, "confirm") && store.policy.one_seat_per_user &&
+        !call_number(call, CP_ALONE, change->at))
+        return "alone";
     return "ok";
 }
 
