@@ -11,8 +11,7 @@
 #define AT_ONCE_US   (100 * TIME_US_PER_MS) /* when a reading left something */
 #define COUNT_US     (15 * (int64_t)TIME_US_PER_S)
 #define REPLAN_US    (10 * (int64_t)TIME_US_PER_S) /* plans made on small tables are ruinous later */
-#define CONNECT_US   (700 * TIME_US_PER_MS)
-#define PEER_US      (50 * TIME_US_PER_MS) /* its own node is at it */
+#define PEER_US      (50 * TIME_US_PER_MS)         /* its own node is at it */
 #define STOP_LOOK_US (2 * TIME_US_PER_MS)
 #define STACK_BYTES  (256 * 1024)
 
@@ -61,8 +60,7 @@ waitlist_joined(struct waitlist *room, struct slice org, struct slice event)
 static void
 read_what_is_due(struct waitlist *room)
 {
-    if (!mono_is_due(&room->read_due, READ_US) ||
-        !pg_ready_until(room->pg, (struct mono_time){ mono_now().us + CONNECT_US }))
+    if (!mono_is_due(&room->read_due, READ_US) || !pg_ready(room->pg))
         return;
     bool more = read_events(room);
     if (read_offers(room) || more)
