@@ -21,7 +21,7 @@
 -- Columns: ord, code, event, until (of the hold, after the change), now, born, owner, event_version,
 -- then per changed line (null where nothing changed): seat, area, version, status (of the seat
 -- after the change), hold, usr, seat_until, ended (the hold that has left the seat, or null), held, sold (of the area),
--- in_payment (of the seat), why (it was released).
+-- in_payment (of the seat), flight (of a row each: the hold's event is one), why (the seat was released).
 -- code: ok | same (nothing to change) | expired (a release found the hold over: released as such) |
 --   not_over (expire: its time has not come; until tells when) | hold_not_found | not_hold_owner |
 --   hold_not_active | hold_expired | event_closed | payment_in_flight | version_conflict |
@@ -81,6 +81,7 @@ strangers AS MATERIALIZED ( -- versions asked for of seats that the hold doesn't
 c AS MATERIALIZED (
     SELECT r.*, l.event, l.owner AS has_owner, l.until, l.born, l.units, l.source, clk.now, e.extend_by, e.max_hold,
         e.version AS event_version, e.max_seats_per_user, e.one_hold_per_user, e.one_seat_per_user,
+        COALESCE(e.kind = 'flight', false) AS flight,
         GREATEST(l.until, LEAST(l.until + make_interval(secs => CASE WHEN r.secs > 0 THEN r.secs ELSE e.extend_by END),
             l.born + make_interval(secs => e.max_hold))) AS new_until,
         CASE
@@ -208,7 +209,7 @@ SELECT v.ord, v.verdict AS code, v.event,
     v.has_owner AS owner, v.event_version,
     d.seat_id AS seat, d.area_id AS area, d.version, d.seat_status AS status, d.seat_hold AS hold, d.seat_user AS usr,
     d.seat_until, CASE WHEN d.seat_hold IS NULL OR d.seat_status = 'sold' THEN d.hold_id END AS ended,
-    d.area_held AS held, d.area_sold AS sold, COALESCE(d.seat_payment, false) AS in_payment,
+    d.area_held AS held, d.area_sold AS sold, COALESCE(d.seat_payment, false) AS in_payment, v.flight,
     CASE WHEN NOT (d.keeps OR d.sells) THEN d.why END AS why
 FROM kept, v LEFT JOIN done d ON d.ord = v.ord
 ORDER BY v.ord, d.line

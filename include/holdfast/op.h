@@ -240,6 +240,7 @@ struct op {
     enum hf_status status;
     enum op_tier tier;              /* who knew */
     bool same;                      /* nothing was changed: it was so already */
+    bool of_flight;                 /* the hold that a change was about is one of a flight */
     int changed;                    /* how many seats and areas of a hold a change of it changed */
     struct hold_view *hold;         /* NULL when there is none to show */
     struct checkout_view *checkout; /* the same, of OP_CHECKOUT_* and OP_PAY* */

@@ -264,6 +264,11 @@ enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, cons
 api_handler holds_best_post, holds_post, seat_hold_post, holds_list, hold_get, hold_patch,
     hold_extend, hold_delete, hold_seat_delete, hold_transfer, hold_confirm;
 
+/* hold_read.c, at the desk: the hold of the path, in the call's arena. HF_HOLD_NOT_FOUND, or why it
+ * couldn't be read. */
+HF_MUST_CHECK enum hf_status hold_find(struct api_call *call, struct desk_tools *tools,
+                                       struct hold_view **hold);
+
 /* checkouts.c, checkout_pay.c, checkout_read.c */
 api_handler checkouts_post, checkout_get, checkout_complete, checkout_cancel;
 
@@ -276,6 +281,17 @@ api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;
 
 /* system.c, openapi.c */
 api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, home_get;
+
+/* Beside other nodes a seat map may be this old: well under a second. */
+#define SEAT_MAP_FRESH_US (500 * TIME_US_PER_MS)
+/* seats_map.c: a map was served, and had to be read from Postgres or not. */
+void seat_map_served(bool was_read);
+
+/* flights.c */
+api_handler flight_seatmap_get, flight_seat_hold, flight_seat_cancel, flight_hold_confirm;
+
+/* seat_events.c */
+api_handler flight_events_get;
 
 /* events.c, import.c, seats.c, admin.c */
 api_handler events_put, events_get, events_list, events_import, seats_map_get, show_seats_get,

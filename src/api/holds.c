@@ -18,9 +18,22 @@ write_hold(struct json_writer *w, const void *hold)
     hold_json_write(w, hold);
 }
 
+/* To a flight another's hold isn't there, nor is one that is over there to be confirmed (seed 003).
+ */
+static void
+speak_as_flights_do(struct op *op)
+{
+    bool is_of_flight = op->of_flight || op->info.kind == EVENT_KIND_FLIGHT;
+
+    if (is_of_flight && (op->status == HF_NOT_HOLD_OWNER ||
+                         (op->status == HF_HOLD_EXPIRED && op->kind == OP_CONFIRM)))
+        op->status = HF_HOLD_NOT_FOUND;
+}
+
 static void
 hold_finish(struct op *op)
 {
+    speak_as_flights_do(op);
     bool is_done = op->status == HF_OK || op->status == HF_CREATED;
 
     hf_assert(!is_done || op->hold != NULL);
@@ -54,9 +67,8 @@ static const struct body_spec hold_body = { false, hold_fields, COUNT(hold_field
 static const struct field_spec seat_hold_fields[] = { CART_FIELDS(true) };
 static const struct body_spec seat_hold_body = { false, seat_hold_fields, COUNT(seat_hold_fields) };
 
-/* Seed 004's clients know no cart: one is made. */
-static bool
-make_cart_token(struct api_call *call, struct hold_request *request)
+bool
+hold_make_cart_token(struct api_call *call, struct slice *cart_token)
 {
     struct uuid uuid = uuid_v7_new();
     char *text = arena_alloc(&call->arena, UUID_TEXT_BYTES);
@@ -66,7 +78,7 @@ make_cart_token(struct api_call *call, struct hold_request *request)
         return false;
     }
     uuid_format(&uuid, text);
-    request->cart_token = slice_of(text);
+    *cart_token = slice_of(text);
     return true;
 }
 
@@ -83,7 +95,7 @@ has_what_a_hold_needs(struct api_call *call, struct hold_request *request)
         respond_field_errors(call, &errors);
         return false;
     }
-    return request->cart_token.len > 0 || make_cart_token(call, request);
+    return request->cart_token.len > 0 || hold_make_cart_token(call, &request->cart_token);
 }
 
 /* Only what is known in memory is judged here; the engine judges again. */
@@ -250,6 +262,7 @@ hold_confirm(struct api *api, struct api_call *call)
         (op = hold_op(call, OP_CONFIRM)) == NULL ||
         !op_take_user(call, op, request.user, "passengerId"))
         return;
+    op->privileged &= request.user.len == 0; /* of a passenger who is named it must be theirs */
     op->seats = request.seats.items;
     op->seat_count = request.seats.count;
     op_submit(call, op);

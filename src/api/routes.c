@@ -59,6 +59,17 @@ const struct route routes[] = {
     { HTTP_METHOD_POST, "/api/admin/payments/dead-letters/{intent}/{key}/replay", ACCESS_ADMIN,
       LIMIT_GENERAL, BODY_JSON, dead_letter_replay, "dead_letter_replay" },
 
+    { HTTP_METHOD_GET, "/flights/{event}/seatmap", ACCESS_TOKEN, LIMIT_MAP, BODY_NONE,
+      flight_seatmap_get, "flight_seatmap" },
+    { HTTP_METHOD_POST, "/flights/{event}/seats/{seat}/hold", ACCESS_TOKEN, LIMIT_HOLD, BODY_JSON,
+      flight_seat_hold, "flight_seat_hold" },
+    { HTTP_METHOD_POST, "/flights/{event}/seats/{seat}/cancel", ACCESS_TOKEN, LIMIT_GENERAL,
+      BODY_JSON, flight_seat_cancel, "flight_seat_cancel" },
+    { HTTP_METHOD_POST, "/holds/{hold}/confirm", ACCESS_TOKEN, LIMIT_GENERAL, BODY_JSON,
+      flight_hold_confirm, "flight_hold_confirm" },
+    { HTTP_METHOD_GET, "/flights/{event}/events", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE,
+      flight_events_get, "flight_events" },
+
     { HTTP_METHOD_GET, "/api/events", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, events_list,
       "events_list" },
     { HTTP_METHOD_GET, "/api/events/{event}", ACCESS_TOKEN, LIMIT_GENERAL, BODY_NONE, events_get,

@@ -199,6 +199,7 @@ count_outcome(const struct op *op)
     if (op->kind == OP_CHECKOUT_START && op->status == HF_CREATED)
         metric_add(METRIC_CHECKOUTS_STARTED_TOTAL, 1);
     if (op->kind == OP_HOLD) {
+        metric_add(METRIC_SEAT_HOLD_CONFLICTS, status_http(op->status) == 409);
         if (op->status == HF_CREATED)
             metric_add(METRIC_HOLDS_CREATED_TOTAL, 1);
         else if (op->status == HF_OK)

@@ -536,6 +536,7 @@ enum {
     CH_HELD,
     CH_SOLD,
     CH_IN_PAYMENT,
+    CH_FLIGHT,
     CH_WHY
 };
 enum {

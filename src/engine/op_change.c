@@ -238,6 +238,7 @@ judge_change(struct op *op, const struct pg_result *rows, int row, const struct 
     op->hold_event = arena_copy(&op->arena, pg_get_text(rows, row, CH_EVENT));
     op->judged_at = pg_get_time(rows, row, CH_NOW);
     op->ends_at = pg_get_time(rows, row, CH_UNTIL);
+    op->of_flight = pg_get_bool(rows, row, CH_FLIGHT);
     /* A wheel or a reaper tries again by itself; a client's change is tried until its deadline. */
     if (op->fate == FATE_LATER && op->kind == OP_EXPIRE && op->locked_tries >= LOCKED_TRIES)
         op->fate = FATE_ANSWER;

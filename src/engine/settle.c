@@ -78,6 +78,7 @@ show_map(struct batch *batch, const struct seat_key *key, int row, const struct 
         return;
     if (view != NULL) {
         change.status = view->status;
+        change.user = pg_get_text(batch->rows.seats, row, HS_USER);
         change.in_payment = view->in_payment;
         change.held_until = view->held_until;
         change.version = view->version;

@@ -490,6 +490,7 @@ report(struct rate_limiter *limiter, const char *address, const struct judgement
     lock_take(&limiter->events_lock);
     limiter->events[limiter->events_written++ % RATE_EVENTS_MAX] = event;
     lock_drop(&limiter->events_lock);
+    metric_add(METRIC_ABUSE_EVENTS_DETECTED, 1);
     LOG_EVENT(blocks ? LOG_WARN : LOG_INFO, blocks ? "address_blocked" : "address_limited",
               log_text("ip", address), log_text("limit", rules[judgement->rule].name),
               log_int("request_count", judgement->count));

@@ -523,13 +523,13 @@ def test_webhooks_tell_of_offers(admin, client, other, full):
 
 
 def test_it_is_counted(node, admin, client, full):
-    before = node.metrics()["holdfast_waitlist_assignments_success"]
+    before = node.metrics()["waitlist_assignments_success"]
     event, holds = full(1, policy=CONFIRM)
     entry = joined(client, event)
     admin.cancel(holds["A-1"]).expect(200)
     got(client, entry)
     metrics = node.metrics()
-    assert metrics["holdfast_waitlist_assignments_success"] == before + 1
+    assert metrics["waitlist_assignments_success"] == before + 1
     assert metrics["holdfast_waitlist_wait_seconds_count"] >= 1
 
 
