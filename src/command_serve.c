@@ -20,6 +20,7 @@
 
 #include "commands.h"
 #include "holdfast/api.h"
+#include "holdfast/baggage.h"
 #include "holdfast/delivery.h"
 #include "holdfast/desk.h"
 #include "holdfast/fanout.h"
@@ -268,8 +269,8 @@ start_base(struct server *server)
     return true;
 }
 
-/* Looks closely at keys, proxies, address, payments and delivery: what is wrong there is told before
- * Postgres is waited for. */
+/* Looks closely at keys, proxies, address, payments, baggage and delivery: what is wrong there is
+ * told before Postgres is waited for. */
 static bool
 start_api(struct server *server)
 {
@@ -283,7 +284,7 @@ start_api(struct server *server)
         return false;
     }
     if (payments_check(config, error, sizeof(error)) &&
-        delivery_check(config, error, sizeof(error)))
+        baggage_check(config, error, sizeof(error)) && delivery_check(config, error, sizeof(error)))
         server->api = api_new(&server->node, error, sizeof(error));
     if (server->api == NULL)
         fprintf(stderr, "holdfast serve: %s\n", error);
@@ -347,6 +348,17 @@ start_payments(struct node *node)
 }
 
 static bool
+start_baggage(struct node *node)
+{
+    char error[ERROR_BYTES] = "";
+
+    node->baggage = baggage_start(node->config, error, sizeof(error));
+    if (node->baggage == NULL)
+        fprintf(stderr, "holdfast serve: %s\n", error);
+    return node->baggage != NULL;
+}
+
+static bool
 start_delivery(struct node *node)
 {
     char error[ERROR_BYTES] = "";
@@ -365,7 +377,7 @@ start_threads(struct server *server)
     node->engine = engine_start(node);
     if (node->engine == NULL)
         return failed("the engine");
-    if (!start_payments(node))
+    if (!start_payments(node) || !start_baggage(node))
         return false;
     node->desk = desk_start(node);
     if (node->desk == NULL)
@@ -474,10 +486,12 @@ stop_rooms(struct server *server, struct mono_time deadline)
     waitlist_stop(&node->waitlist); /* it hands ops to the engine */
     delivery_stop(&node->delivery, deadline);
     payments_stop(node->payments); /* before upkeep looks whether the engine is quiet */
+    baggage_stop(node->baggage);
     if (server->upkeep != NULL)
         upkeep_stop(&server->upkeep);
     if (node->desk != NULL)
         desk_stop(&node->desk, deadline);
+    baggage_free(&node->baggage); /* a job of the desk may have weighed until now */
     if (node->engine != NULL)
         engine_stop(&node->engine, deadline);
     payments_free(&node->payments); /* an op that the engine ended may have charged until now */

@@ -39,6 +39,24 @@ CREATE TABLE checkins (
 -- find_checkin: a passenger logs in with nothing but the PNR and a name.
 CREATE INDEX checkins_pnr ON checkins (org_id, upper(passenger_id));
 
+-- A name as it is compared: without case, surrounding blanks and ways to write the same letter.
+CREATE FUNCTION name_key(name text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT lower(upper(btrim(normalize(name, NFKC), E' \t\n\r')))
+$$;
+
+-- A check-in as it is shown, with the seat that its passenger has for certain.
+CREATE VIEW checkins_shown AS
+SELECT c.*, i.status AS intent_status, s.seat_id AS current_seat
+FROM checkins c
+LEFT JOIN payment_intents i ON i.intent_id = c.payment_intent_id
+LEFT JOIN LATERAL (
+    SELECT s.seat_id FROM seat_holds h
+    JOIN seats s ON s.org_id = h.org_id AND s.event_id = h.event_id AND s.seat_id = h.seat_id
+        AND s.status = 'sold' AND s.hold_id = h.hold_id
+    WHERE h.org_id = c.org_id AND h.event_id = c.event_id AND h.user_id = c.passenger_id
+      AND h.status IN ('active', 'converted') AND h.status::text = 'converted'
+    ORDER BY h.ended_at DESC LIMIT 1) s ON true;
+
 -- Who waits for a seat of an event. First come, first served among those whom a free seat fits: `place`.
 --   QUEUED -> ASSIGNED (mode confirm: the seat is theirs)
 --   QUEUED -> OFFERED (mode offer: it is held for them) -> ASSIGNED (they confirmed) or LAPSED or LEFT (they gave it back)

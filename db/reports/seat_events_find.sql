@@ -11,7 +11,7 @@ WITH found AS MATERIALIZED (
     WHERE e.org_id = $1::text AND e.flight_id = $2::text
       AND ($3::text IS NULL OR e.seat_id || '' = $3)
       AND $4::uuid IS NULL
-      AND ($5::text IS NULL OR e.passenger_id || '' = $5)
+      AND ($5::text IS NULL OR e.passenger_id = $5)
       AND ($6::text IS NULL OR e.event_type = $6)
       AND e.created_at >= $7::timestamptz
       AND e.created_at <= $8::timestamptz

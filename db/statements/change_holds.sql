@@ -17,6 +17,7 @@
 --   (lines that came later have no mark)
 -- $19 text[] client's address   $20 text[] user agent
 -- $21 bool[] confirm: it is alone in its transaction, where its user can give back what they had bought before (return_seats)
+-- $22 text[] event that it must be of (null: any)
 --
 -- Columns: ord, code, event, until (of the hold, after the change), now, born, owner, event_version,
 -- then per changed line (null where nothing changed): seat, area, version, status (of the seat
@@ -32,8 +33,9 @@
 -- P0001 when rows changed are not those promised. Indexes: primary keys; seat_holds_user (transfer).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::int4[],
-        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[], $21::bool[])
-    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent, alone)),
+        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[],
+        $21::bool[], $22::text[])
+    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent, alone, bound)),
 drops AS MATERIALIZED (SELECT * FROM unnest($13::int4[], $14::text[]) AS u(ord, seat)),
 expect AS MATERIALIZED (SELECT * FROM unnest($15::int4[], $16::text[], $17::int8[]) AS u(ord, seat, version)),
 ln AS MATERIALIZED (
@@ -85,7 +87,7 @@ c AS MATERIALIZED (
         GREATEST(l.until, LEAST(l.until + make_interval(secs => CASE WHEN r.secs > 0 THEN r.secs ELSE e.extend_by END),
             l.born + make_interval(secs => e.max_hold))) AS new_until,
         CASE
-        WHEN l.ord IS NULL THEN 'hold_not_found'
+        WHEN l.ord IS NULL OR r.bound <> l.event THEN 'hold_not_found'
         WHEN r.what = 'transfer' AND r.repeat AND l.owner = r.to_user THEN 'same'
         WHEN r.owner IS NOT NULL AND r.owner <> l.owner THEN 'not_hold_owner'
         WHEN e.status = 'cancelled' AND r.what IN ('extend', 'confirm', 'transfer', 'pay', 'sell') THEN 'event_closed'

@@ -42,6 +42,7 @@ struct node {
     struct engine *engine;
     struct desk *desk;
     struct payments *payments;
+    struct baggage *baggage;
     struct delivery *delivery;
     struct waitlist *waitlist;
     _Atomic int64_t doubts; /* transactions whose outcome is being asked for */

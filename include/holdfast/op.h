@@ -265,6 +265,7 @@ struct op {
     bool row_waits; /* another has a seating row of it for long: tried alone, and not waited for */
     bool may_have_run; /* an outcome was lost, it committed: run it as a repeat */
     bool finished;     /* finish was called (an op with a key: before its commit) */
+    bool is_baggage;   /* OP_PAY_SETTLE: of a bag's surcharge; checkout_id is the check-in's */
     bool refund;       /* OP_PAY_SETTLE: paid too late, and what was paid for is gone */
     int own_count;     /* the same: newer holds of the payer that have some of it */
     struct uuid *own;

@@ -92,6 +92,11 @@ static const struct action_sense {
     { "checkout_cancelled", "Checkout", "open", "cancelled" },
     { "checkout_failed", "Checkout", "paying", "failed" },
     { "refund_required", "Checkout", NULL, NULL },
+    { "checkin_created", "Checkin", NULL, "IN_PROGRESS" },
+    { "checkin_changed", "Checkin", NULL, NULL },
+    { "baggage_weighed", "Checkin", NULL, NULL }, /* the details tell */
+    { "baggage_paid", "Checkin", NULL, "COMPLETED" },
+    { "baggage_not_paid", "Checkin", "WAITING_FOR_PAYMENT", "IN_PROGRESS" },
     { "waitlist_joined", "waitlist", NULL, "QUEUED" },
     { "waitlist_offered", "waitlist", "QUEUED", "OFFERED" },
     { "waitlist_assigned", "waitlist", NULL, "ASSIGNED" },
@@ -165,6 +170,8 @@ write_time(struct json_writer *w, const char *name, const struct entry *entry,
 static void
 write_entity(struct json_writer *w, const struct entry *entry, const char *entity)
 {
+    if (has(entry, AC_CHECKIN))
+        entity = "Checkin"; /* a refund may be of either */
     json_field_text(w, "entity_type", slice_of(entity));
     if (strcmp(entity, "SeatHold") == 0)
         write_uuid(w, "entity_id", entry, AC_HOLD);
@@ -174,6 +181,8 @@ write_entity(struct json_writer *w, const struct entry *entry, const char *entit
         write_text(w, "entity_id", entry, AC_AREA);
     else if (strcmp(entity, "Checkout") == 0)
         write_uuid(w, "entity_id", entry, AC_CHECKOUT);
+    else if (strcmp(entity, "Checkin") == 0)
+        write_uuid(w, "entity_id", entry, AC_CHECKIN);
     else if (strcmp(entity, "waitlist") == 0)
         write_uuid(w, "entity_id", entry, AC_WAITLIST);
     else

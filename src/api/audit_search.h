@@ -53,6 +53,7 @@ enum audit_column {
     AC_META,
     AC_CHECKOUT,
     AC_HELD_SECONDS,
+    AC_CHECKIN,
     AC_WAITLIST
 };
 

@@ -37,6 +37,7 @@ checkouts_post(struct api *api, struct api_call *call)
 
     (void)api;
     if (!op_is_admitted(call) || !hold_request_read(call, &start_body, &request) ||
+        !call_may_use_event(call, request.event) ||
         (op = op_of_call(call, OP_CHECKOUT_START, start_finish)) == NULL ||
         !op_take_user(call, op, request.user, "user_id"))
         return;

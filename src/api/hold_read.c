@@ -36,7 +36,8 @@ read_hold(struct api_call *call, struct desk_tools *tools, struct pg_result **ro
 static bool
 may_see(const struct api_call *call, const struct hold_view *hold)
 {
-    return call_is_privileged(call) || slice_equal(hold->user, call_user(call));
+    return call_sees_event(call, hold->event) &&
+           (call_is_privileged(call) || slice_equal(hold->user, call_user(call)));
 }
 
 enum hf_status
@@ -113,7 +114,7 @@ read_event(struct api_call *call, struct list_request *list)
         return false;
     }
     if (id_is_valid(list->event))
-        return true;
+        return call_may_use_event(call, list->event);
     respond_bad_id(call, "event_id");
     return false;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "json_cursor.h"
+#include "holdfast/decimal.h"
 #include "holdfast/json.h"
 
 #define FIELD_NAME_BYTES 96
@@ -479,6 +480,14 @@ read_int(struct reader *reader, const struct field_spec *spec, struct json_value
 }
 
 static void
+read_weight(struct reader *reader, const struct field_spec *spec, struct json_value value,
+            int64_t *out)
+{
+    if (value.kind != JSON_NUMBER || !decimal_hundredths_up(value.raw, out))
+        wrong(reader, spec->name, "is not a number from 0");
+}
+
+static void
 read_bool(struct reader *reader, const struct field_spec *spec, struct json_value value, bool *out)
 {
     if (value.kind == JSON_TRUE || value.kind == JSON_FALSE)
@@ -544,6 +553,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
     case FIELD_COUNT:
         if (!json_value_count(value, spec->min, out))
             wrong(reader, spec->name, "is not a whole number above zero");
+        return;
+    case FIELD_WEIGHT:
+        read_weight(reader, spec, value, out);
         return;
     case FIELD_BOOL:
         read_bool(reader, spec, value, out);

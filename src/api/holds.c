@@ -147,7 +147,8 @@ holds_post(struct api *api, struct api_call *call)
     struct hold_request request;
 
     (void)api;
-    if (hold_request_read(call, &hold_body, &request) && has_what_a_hold_needs(call, &request))
+    if (hold_request_read(call, &hold_body, &request) && has_what_a_hold_needs(call, &request) &&
+        call_may_use_event(call, request.event))
         hold_submit(call, &request, NULL);
 }
 

@@ -46,20 +46,17 @@ void idempotency_keep(struct api_call *call);
  */
 HF_MUST_CHECK enum hf_status idempotency_look_up(struct api_call *call, struct pg *pg);
 
-/*
- * For work that is one transaction and fills the reply: the key is claimed and the answer kept in
- * that transaction, so that neither can be without the other; a first request that still works is
- * waited for, for 2 s.
- *
- * HF_OK             it is committed; the reply is what `body` has written: respond_send(call)
- * HF_NOT_MODIFIED   the answer of before is in the reply: respond_send(call)
- * anything else     as tx_run, or as above: answer with it
- */
-HF_MUST_CHECK enum hf_status idempotency_tx(struct api_call *call, struct pg *pg, tx_body *body,
-                                            void *context);
-
 /* The same for work that has no answer of its own for these. False: the call is answered. */
 HF_MUST_CHECK bool idempotency_is_new(struct api_call *call, struct pg *pg);
+
+/*
+ * The same for work that is one transaction: the key is claimed, and the answer kept, within it, so
+ * that of two at once only one works. `body` (a tx_body) fills the reply before it returns HF_OK.
+ * HF_OK: committed (or done before, under the key), and the call is answered; else it is the
+ * caller's to answer.
+ */
+HF_MUST_CHECK enum hf_status idempotency_run(struct api_call *call, struct pg *pg, tx_body *body,
+                                             void *context);
 
 /* Makes what was kept the call's reply. */
 void idempotency_fill(struct api_call *call, int status, struct slice type, struct slice body);

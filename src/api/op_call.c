@@ -52,6 +52,7 @@ op_init(struct api_call *call, struct op *op, enum op_kind kind, void (*finish)(
     op->privileged = call_is_privileged(call);
     op->request_id = slice_of(call->exchange->request.request_id);
     op->client_ip = slice_of(call->client);
+    op->bound_event = slice_of(call->claims.event);
     op->event = op->cart_token = op->source = op->customer_email = SLICE_EMPTY;
     op->notes = op->to_user = op->method = op->provider_key = SLICE_EMPTY;
     op->hold_id = call->hold_id;

@@ -232,18 +232,23 @@ join_body(struct pg *pg, void *context)
     return join->call->answered == HF_CREATED ? HF_OK : HF_OVERLOADED;
 }
 
+/* Once it is answered the call is gone. */
 static void
 join_run(struct api_call *call, struct desk_tools *tools)
 {
-    struct join *join = call->state;
-    enum hf_status status = idempotency_tx(call, tools->pg, join_body, join);
+    struct waitlist *waitlist = call->api->node->waitlist;
+    struct arena names = { 0 };
+    struct slice org = arena_copy(&names, call_org(call));
+    struct slice event = arena_copy(&names, call->event);
+    enum hf_status status = HF_OVERLOADED;
 
+    if (org.ptr != NULL && event.ptr != NULL)
+        status = idempotency_run(call, tools->pg, join_body, call->state);
     if (status == HF_OK)
-        waitlist_joined(call->api->node->waitlist, call_org(call), call->event);
-    if (status == HF_OK || status == HF_NOT_MODIFIED)
-        respond_send(call);
+        waitlist_joined(waitlist, org, event);
     else
         respond_refusal(call, status, NULL);
+    arena_fini(&names);
 }
 
 /* --- the handlers -------------------------------------------------------------------------- */

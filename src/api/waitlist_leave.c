@@ -105,7 +105,7 @@ release(struct api_call *call, const struct leaving *leaving)
 static enum hf_status
 judge(struct leaving *leaving, const struct pg_result *rows)
 {
-    if (pg_rows(rows) == 0)
+    if (pg_rows(rows) == 0 || !call_sees_event(leaving->call, pg_get_text(rows, 0, LEAVE_EVENT)))
         return HF_NOT_FOUND;
     struct slice state = pg_get_text(rows, 0, LEAVE_STATE);
     leaving->has_offer = slice_is(state, "OFFERED");

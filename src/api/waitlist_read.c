@@ -66,8 +66,9 @@ waitlist_json_entry(struct json_writer *w, const struct pg_result *rows, int row
 static bool
 may_see(const struct api_call *call, const struct pg_result *rows)
 {
-    return call_is_privileged(call) ||
-           slice_equal(pg_get_text(rows, 0, WAITING_USER), call_user(call));
+    return call_sees_event(call, pg_get_text(rows, 0, WAITING_EVENT)) &&
+           (call_is_privileged(call) ||
+            slice_equal(pg_get_text(rows, 0, WAITING_USER), call_user(call)));
 }
 
 void

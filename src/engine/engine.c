@@ -194,6 +194,17 @@ count_payment(const struct checkout_view *checkout)
 }
 
 static void
+count_baggage(const struct checkout_view *settled)
+{
+    if (settled->intent_status == INTENT_SUCCEEDED)
+        metric_add(METRIC_BAGGAGE_PAID_TOTAL, 1);
+    else if (settled->intent_status == INTENT_REFUND_REQUIRED)
+        metric_add(METRIC_REFUNDS_REQUIRED_TOTAL, 1);
+    else
+        metric_add(METRIC_BAGGAGE_NOT_PAID_TOTAL, 1);
+}
+
+static void
 count_outcome(const struct op *op)
 {
     if (op->kind == OP_CHECKOUT_START && op->status == HF_CREATED)
@@ -248,7 +259,10 @@ count_outcome(const struct op *op)
         metric_add(METRIC_PAYMENTS_STARTED_TOTAL, 1);
         break;
     case OP_PAY_SETTLE:
-        count_payment(op->checkout);
+        if (op->is_baggage)
+            count_baggage(op->checkout);
+        else
+            count_payment(op->checkout);
         break;
     case OP_HOLD:
     case OP_ASSIGN:

@@ -369,6 +369,8 @@ bool op_is_seat_hold(const struct op *op);
 bool op_is_change(const struct op *op);
 /* Of a checkout, or of its payment. */
 bool op_is_of_checkout(const struct op *op);
+/* Whether what it is about may be of this event; else it is not found. */
+bool op_may_be_of(const struct op *op, struct slice event);
 void send_change_holds(struct batch *batch);
 /* Within a solo op: one of change_holds' words for each of `holds`; "remove" is of the op's `drop`
  * seats. */

@@ -39,6 +39,12 @@ op_is_of_checkout(const struct op *op)
            op->kind == OP_PAY_SETTLE;
 }
 
+bool
+op_may_be_of(const struct op *op, struct slice event)
+{
+    return op->bound_event.len == 0 || slice_equal(op->bound_event, event);
+}
+
 static const char *
 word_of_kind(enum op_kind kind)
 {
@@ -92,6 +98,7 @@ enum {
     P_IP,
     P_AGENT,
     P_ALONE,
+    P_BOUND,
     P_COUNT
 };
 
@@ -103,6 +110,7 @@ static const enum pg_type column_types[P_COUNT] = {
     [P_DROP_ORD] = PG_INT4,    [P_DROP_SEAT] = PG_TEXT,      [P_EXPECT_ORD] = PG_INT4,
     [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8, [P_CHECKOUT] = PG_UUID,
     [P_IP] = PG_TEXT,          [P_AGENT] = PG_TEXT,          [P_ALONE] = PG_BOOL,
+    [P_BOUND] = PG_TEXT,
 };
 
 /* What the node finds out by itself, and what was paid for, is no matter of whose hold it is. */
@@ -132,6 +140,7 @@ add_change(struct pg_array **c, const struct op *op, const char *word, int ord)
     pg_array_bool(c[P_REPEAT], op->may_have_run);
     worker_array_text(c[P_IP], op->client_ip);
     worker_array_text(c[P_AGENT], op->user_agent);
+    worker_array_text(c[P_BOUND], op->bound_event);
     pg_array_bool(c[P_ALONE], op->solo);
     if (op->kind == OP_PAY)
         pg_array_uuid(c[P_CHECKOUT], &op->checkout_id);

@@ -51,6 +51,8 @@ solo_look_checkout(struct solo *solo)
         return HF_CHECKOUT_NOT_FOUND;
     if (solo->seen == NULL || !holds_of_view(solo))
         return HF_STORE_UNAVAILABLE;
+    if (!op_may_be_of(op, solo->seen->event))
+        return HF_CHECKOUT_NOT_FOUND;
     op->event = solo->seen->event;
     return HF_OK;
 }

@@ -7,6 +7,7 @@
  *   solo_change.c  holds that exist: a patch, or a hold request that grows one
  *   solo_checkout.c  checkouts: begun and cancelled, and what payments share with them
  *   solo_payment.c   payments: begun and settled
+ *   solo_baggage.c   the same of a bag's surcharge: settled
  *   solo_late.c      a payment that succeeded when its holds were over
  *   solo_return.c    what was sold is given back, alone or beside another sale to the same user
  *   solo_assign.c    a seat for the first on a waitlist whom it fits
@@ -145,8 +146,14 @@ void solo_send_settle(struct solo *solo, const struct settlement *settlement,
 
 HF_MUST_CHECK bool solo_run_pay(struct solo *solo);
 HF_MUST_CHECK bool solo_run_settle(struct solo *solo);
-/* As solo_look_first: which checkout the payment is for. */
+/* As solo_look_first: which checkout (or check-in) the payment is for. */
 HF_MUST_CHECK enum hf_status solo_look_payment(struct solo *solo);
+/* Under the locks: its status, and whether the delivery that the op is about is a new one. */
+HF_MUST_CHECK bool solo_read_payment(struct solo *solo, enum intent_status *intent, bool *is_new);
+
+/* --- solo_baggage.c ------------------------------------------------------------- */
+
+HF_MUST_CHECK bool solo_run_baggage(struct solo *solo);
 
 /* --- solo_late.c ------------------------------------------------------------------ */
 

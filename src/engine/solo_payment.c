@@ -167,13 +167,14 @@ intent_params(const struct op *op, struct pg_params *params)
 static enum hf_status
 intent_from_row(struct op *op, const struct pg_result *rows, enum intent_status *intent)
 {
-    if (pg_rows(rows) == 0 || !slice_is(pg_get_text(rows, 0, RI_PURPOSE), "checkout") ||
-        !intent_status_parse(pg_get_text(rows, 0, RI_STATUS), intent) ||
+    if (pg_rows(rows) == 0 || !intent_status_parse(pg_get_text(rows, 0, RI_STATUS), intent) ||
         (op->org.len > 0 && !slice_equal(op->org, pg_get_text(rows, 0, RI_ORG))))
         return HF_INTENT_NOT_FOUND;
+    op->is_baggage = slice_is(pg_get_text(rows, 0, RI_PURPOSE), "baggage");
     op->org = arena_copy(&op->arena, pg_get_text(rows, 0, RI_ORG));
+    op->event = arena_copy(&op->arena, pg_get_text(rows, 0, RI_EVENT));
     op->checkout_id = pg_get_uuid(rows, 0, RI_SUBJECT);
-    return op->org.ptr != NULL ? HF_OK : HF_STORE_UNAVAILABLE;
+    return op->org.ptr != NULL && op->event.ptr != NULL ? HF_OK : HF_STORE_UNAVAILABLE;
 }
 
 enum hf_status
@@ -191,16 +192,15 @@ solo_look_payment(struct solo *solo)
     if (pg_run(worker->pg, STATEMENT_READ_INTENT, &params, deadline, &rows) == PG_DONE)
         status = intent_from_row(op, rows, &intent);
     pg_result_free(&rows);
-    if (status == HF_OK)
+    if (status == HF_OK && !op->is_baggage)
         status = solo_look_checkout(solo);
     return status;
 }
 
 /* --- settled --------------------------------------------------------------------------------- */
 
-/* True: *intent is its status under the locks, and *is_new whether this delivery is. */
-static bool
-read_state(struct solo *solo, enum intent_status *intent, bool *is_new)
+bool
+solo_read_payment(struct solo *solo, enum intent_status *intent, bool *is_new)
 {
     struct op *op = solo->op;
     struct batch *batch = &solo->batch;
@@ -315,7 +315,9 @@ solo_run_settle(struct solo *solo)
 
     op->status = HF_OK;
     op->fate = FATE_ANSWER;
-    if (!solo_lock_checkout(solo, solo->seen->user) || !read_state(solo, &intent, &is_new))
+    if (op->is_baggage)
+        return solo_run_baggage(solo);
+    if (!solo_lock_checkout(solo, solo->seen->user) || !solo_read_payment(solo, &intent, &is_new))
         return false;
     enum plan plan = is_new ? plan_of(intent, op->outcome) : NOTHING;
     if (plan == LATE && op->refund)

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from support.cabins import cabin, crowd
+from support.cabin import cabin
+from support.check_in_crowd import crowd
 from support.house import House
 from support.swarm import drive
 from support.tables import query
@@ -26,7 +27,7 @@ def test_three_hundred_check_in_while_a_node_is_killed(broken_house):
     print(f"seed {SEED}")
     house = broken_house.whole()
     admin = house.admin()
-    seats = cabin(180)
+    seats = cabin(30)
     event = admin.make_event(seats, kind="flight")
     people = crowd(admin, house.nodes, event, seats, 300, changing=1 / 3, seed=SEED)
 

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from support.cabins import cabin, crowd
+from support.cabin import cabin
+from support.check_in_crowd import crowd
 from support.client import Client, seat
 from support.swarm import drive, hold_shot, shot, volley
 from support.tables import query
@@ -42,7 +43,7 @@ def all_served(db, org, event, count, timeout=30):
 def test_three_hundred_check_in_for_180_seats_while_60_change_their_minds(admin, node, start_node, db, org, nodes, prove):
     print(f"seed {SEED}")
     houses = [node] + [start_node() for _ in range(nodes - 1)]
-    seats = cabin(180)
+    seats = cabin(30)
     event = admin.make_event(seats, kind="flight")
     people = crowd(admin, houses, event, seats, 300, changing=1 / 3, seed=SEED)
     drive([passenger.check_in() for passenger in people], timeout=120)

@@ -2,13 +2,7 @@
 
 import random
 
-from support.client import seat
 from support.swarm import pause, shot
-
-
-def cabin(seats):
-    return [seat(f"{1 + n // 6}{'ABCDEF'[n % 6]}", row=1 + n // 6, number="ABCDEF"[n % 6],
-                 type=("window", "middle", "aisle")[min(n % 6, 5 - n % 6)]) for n in range(seats)]
 
 
 class Passenger:
