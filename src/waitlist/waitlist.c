@@ -123,6 +123,7 @@ waitlist_start(struct node *node)
     room->node = node;
     lock_init(&room->lock, LOCK_WAITLIST);
     lock_cond_init(&room->wake);
+    room->read_due.us = mono_now().us + READ_US; /* others connect first */
     room->pg = pg_new(node->config, "holdfast waitlist", node->identity, node->clock);
     if (room->pg == NULL || !thread_start(&room->thread, STACK_BYTES, waitlist_main, room)) {
         room_free(room);

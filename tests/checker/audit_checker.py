@@ -19,6 +19,7 @@ import sys
 import psycopg2
 
 FETCH_ROWS = 10000
+RAN_OUT = ("ttl_expired", "waitlist_lapsed")
 
 Violation = collections.namedtuple("Violation", "kind org event subject detail")
 Violation.__str__ = lambda v: f"{v.kind}: {v.org}/{v.event}/{v.subject}: {v.detail}"
@@ -295,7 +296,7 @@ def seat_released(story, entry):
         same_hold(story, entry)
         check_reason(story, entry)
         not_paying(story, entry, story.paying and entry.reason != "payment_failed")
-    end_take(story, story.hold, {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"})
+    end_take(story, story.hold, {"expired"} if entry.reason in RAN_OUT else {"cancelled", "expired"})
     story.free()
 
 
@@ -308,9 +309,9 @@ def end_take(story, hold, statuses):
 def check_reason(story, entry):
     if entry.reason is None:
         story.wrong("incomplete", f"seat_released at version {entry.version} gives no reason")
-    if story.status == "sold" and entry.reason in ("ttl_expired", "admin_override", "payment_failed"):
+    if story.status == "sold" and entry.reason in (*RAN_OUT, "admin_override", "payment_failed"):
         story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
-    if entry.reason == "ttl_expired" and story.until is not None and entry.at < story.until:
+    if entry.reason in RAN_OUT and story.until is not None and entry.at < story.until:
         story.wrong("expired_early", f"{story.hold} expired at {entry.at}, its end is {story.until}")
     if entry.reason == "user_cancelled" and story.until is not None and entry.at >= story.until:
         story.wrong("cancelled_late", f"{story.hold} cancelled at {entry.at}, it was over at {story.until}")
@@ -461,7 +462,7 @@ def area_sold(story, entry, quantity, until):
 
 
 def area_released(story, entry, quantity, until):
-    if entry.reason == "ttl_expired" and entry.at < until:
+    if entry.reason in RAN_OUT and entry.at < until:
         story.wrong("expired_early", f"{entry.hold} expired at {entry.at}, its end is {until}")
     not_paying(story, entry, entry.hold in story.payers and entry.reason != "payment_failed")
     same_quantity(story, entry, quantity)

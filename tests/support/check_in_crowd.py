@@ -5,11 +5,15 @@ import random
 from support.swarm import pause, shot
 
 
+MANY = 100  # who wait before any seat is given back
+
+
 class Passenger:
     """One who takes the first seat that is to be had, or waits; and may give it back. Asks `clients` in turn: what one
     of them doesn't answer (its node was killed) the next is asked."""
 
-    def __init__(self, clients, event, seats, dice, changes_mind=False):
+    def __init__(self, crowd, clients, event, seats, dice, changes_mind=False):
+        self.crowd = crowd  # all of them
         self.clients, self.event = list(clients), event
         self.seats = dice.sample(seats, len(seats))
         self.changes_mind, self.delay = changes_mind, dice.random() * 0.5
@@ -41,6 +45,8 @@ class Passenger:
         if self.seat is None:
             yield from self._wait()
         elif self.changes_mind:
+            while sum(other.waits for other in self.crowd) < MANY:
+                yield pause(0.05)
             yield pause(self.delay)
             yield from self._give_back()
 
@@ -58,12 +64,12 @@ class Passenger:
 
 
 def crowd(admin, nodes, event, seats, passengers, changing, seed):
-    """That many passengers, of whom about `changing` of those with a seat give it back."""
+    """That many passengers, of whom about `changing` of those with a seat give it back, once many wait for one."""
     dice = random.Random(seed)
     places = [place["seat_id"] for place in seats]
     people = []
     for n in range(passengers):
         at = dice.sample(nodes, len(nodes))
         user = admin.as_user(f"passenger-{n:03}")
-        people.append(Passenger([user.at(node) for node in at], event, places, dice, dice.random() < changing))
+        people.append(Passenger(people, [user.at(node) for node in at], event, places, dice, dice.random() < changing))
     return people

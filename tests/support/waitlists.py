@@ -75,6 +75,12 @@ def assigned(db, org, event):
         ORDER BY a.id""", org, event)
 
 
+def await_assigned(db, org, event, count, timeout=60):
+    """Waits until so many were served; what was given or offered."""
+    return wait_until(lambda: len(rows := assigned(db, org, event)) >= count and (rows,), timeout, every=0.1,
+                      what=f"{count} are served")[0]
+
+
 def assert_first_come_first_served(db, org, event):
     """Among entries with the same wish, seats were given in the order of their places."""
     last = {}
