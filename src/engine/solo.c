@@ -31,8 +31,8 @@ changes_something(const struct solo *solo)
 
 /* Reads the hold as it is now, within the transaction; over by now means that nothing was granted
  * in time. */
-static bool
-view_result(struct solo *solo, const struct uuid *hold)
+bool
+solo_view_result(struct solo *solo, const struct uuid *hold)
 {
     struct op *op = solo->op;
     send_read_holds(&solo->batch, &op->org, hold, 1);
@@ -80,8 +80,8 @@ run_pieces(struct solo *solo)
     if (op->kind == OP_RETURN)
         return solo_run_return(solo);
     if (op->kind == OP_ASSIGN)
-        ok = solo_run_assign(solo);
-    else if (op->kind == OP_PATCH || op->grow)
+        return solo_run_assign(solo);
+    if (op->kind == OP_PATCH || op->grow)
         ok = solo_run_change(solo);
     else if (op->info.policy.one_hold_per_user)
         ok = solo_run_replace(solo);
@@ -92,7 +92,7 @@ run_pieces(struct solo *solo)
     if (!ok || op->fate != FATE_ANSWER || !solo_is_good(op->status))
         return ok;
     /* Where nothing was changed the answer is the hold that exists. */
-    return view_result(solo, changes_something(solo) ? &solo->result_hold : &op->grow_hold);
+    return solo_view_result(solo, changes_something(solo) ? &solo->result_hold : &op->grow_hold);
 }
 
 static void
@@ -206,8 +206,6 @@ settle_committed(struct solo *solo, struct waiter_list *waiters)
     struct batch *batch = &solo->batch;
     struct op *op = solo->op;
 
-    if (solo->sale != NULL)
-        op->hold = NULL; /* it ended at once: nothing to put */
     redis_settle(batch);
     if (batch->rows.changes != NULL)
         settle_change_rows(batch, waiters);

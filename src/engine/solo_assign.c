@@ -32,7 +32,10 @@ solo_look_assign(struct solo *solo)
     struct worker *worker = solo->batch.worker;
     struct mono_time deadline = ops_store_deadline(worker->engine, &solo->op, 1);
 
-    if (policies_read(worker, &op->org, &op->event, 1, deadline) != PG_DONE)
+    /* What is known will do, unless the statement has said that it is another by now. */
+    bool known =
+        op->info.version == 0 && events_find(worker->node->events, op->org, op->event, &op->info);
+    if (!known && policies_read(worker, &op->org, &op->event, 1, deadline) != PG_DONE)
         return HF_STORE_UNAVAILABLE;
     (void)events_find(worker->node->events, op->org, op->event, &op->info);
     return op->info.version == 0 ? HF_NOT_FOUND : HF_OK;
@@ -108,7 +111,7 @@ become_hold(struct solo *solo, const struct pg_result *pick)
     op->cart_token = slice_of(cart);
     op->source = SLICE_LITERAL("waitlist");
     op->seconds = solo->confirms ? 0 : (int32_t)pg_get_int(pick, 0, PICK_OFFER_TTL);
-    op->hold_id = solo->result_hold = uuid_v7_new();
+    op->hold_id = solo->result_hold = uuid_v7_new(); /* units are counted beside it */
     op->user_hash = hash_seeded(op->user.ptr, op->user.len);
     return op->seats[0].id.ptr != NULL;
 }
@@ -182,27 +185,21 @@ take(struct solo *solo)
     return true;
 }
 
-/* It has the seat's lock, and has just made the hold: only its event's end is in the way. */
-static bool
-sell(struct solo *solo)
+/* The seat's lock is held, and the hold was just made: only its event's end is in the way. */
+static void
+judge_sale(struct solo *solo)
 {
-    struct op *op = solo->op;
     struct op piece = { .kind = OP_CONFIRM };
 
-    send_solo_change(&solo->batch, op, "confirm", &op->hold_id, 1, NULL);
-    pg_tx_flush(solo->batch.worker->pg);
-    if (!batch_next(&solo->batch, &solo->sale))
-        return false;
     op_judge_word(&piece, pg_get_text(solo->sale, 0, CH_CODE));
     if (piece.status != HF_OK)
-        op->status = piece.status == HF_EVENT_CLOSED ? HF_NOT_FOUND : HF_SEAT_CONTENDED;
-    return op->status != HF_CREATED || solo_give_back(solo, op->user, &op->hold_id, 1);
+        solo->op->status = piece.status == HF_EVENT_CLOSED ? HF_NOT_FOUND : HF_SEAT_CONTENDED;
 }
 
-static bool
-write_entry(struct solo *solo)
+static void
+send_entry(struct solo *solo)
 {
-    struct op *op = solo->op;
+    const struct op *op = solo->op;
     struct pg_params params;
 
     pg_params_init(&params);
@@ -215,8 +212,31 @@ write_entry(struct solo *solo)
     else
         pg_param_time(&params, op->ends_at);
     pg_tx_send(solo->batch.worker->pg, STATEMENT_ASSIGN_WAITING, &params);
+}
+
+/* The seat is theirs: sold, and what they had bought before is given back where they may have one.
+ */
+static bool
+confirm(struct solo *solo)
+{
+    struct op *op = solo->op;
+
+    send_solo_change(&solo->batch, op, "confirm", &op->hold_id, 1, NULL);
+    send_entry(solo);
     pg_tx_flush(solo->batch.worker->pg);
-    return batch_next(&solo->batch, &solo->served);
+    if (!batch_next(&solo->batch, &solo->sale) || !batch_next(&solo->batch, &solo->served))
+        return false;
+    judge_sale(solo);
+    return op->status != HF_CREATED || !op->info.policy.one_seat_per_user ||
+           solo_give_back(solo, op->user, &op->hold_id, 1);
+}
+
+static bool
+offer(struct solo *solo)
+{
+    send_entry(solo);
+    pg_tx_flush(solo->batch.worker->pg);
+    return batch_next(&solo->batch, &solo->served) && solo_view_result(solo, &solo->op->hold_id);
 }
 
 static bool
@@ -226,9 +246,9 @@ serve(struct solo *solo)
 
     if (!take(solo))
         return false;
-    if (op->fate == FATE_ANSWER && op->status == HF_CREATED && solo->confirms && !sell(solo))
-        return false;
-    return op->fate != FATE_ANSWER || op->status != HF_CREATED || write_entry(solo);
+    if (op->fate != FATE_ANSWER || op->status != HF_CREATED)
+        return true;
+    return solo->confirms ? confirm(solo) : offer(solo);
 }
 
 bool

@@ -61,6 +61,11 @@ struct solo {
     struct pg_result *returned; /* return_seats */
 };
 
+/* --- solo.c ------------------------------------------------------------------- */
+
+/* The op's hold as it is now, within the transaction; over by now: the op hears so. */
+HF_MUST_CHECK bool solo_view_result(struct solo *solo, const struct uuid *hold);
+
 /* --- solo_pieces.c ------------------------------------------------------------ */
 
 bool solo_is_good(enum hf_status status);
