@@ -330,6 +330,34 @@ def test_their_earlier_hold_is_given_up_on_a_flight(admin, client, full, prove):
     prove(event)
 
 
+def test_who_has_a_seat_and_waits_for_a_better_one_changes_it(admin, client, other, full, db, org, prove):
+    """What they had confirmed is given back in the same transaction, and goes to the next."""
+    event, holds = full([seat("1A", type="window"), seat("1B", type="aisle")], kind="flight")
+    admin.cancel(holds["1B"]).expect(200)
+    client.confirm(client.held(event, "1B")["hold_id"]).expect(200)
+    better, any_seat = joined(client, event, type="window"), joined(other, event, section="main")
+    admin.cancel(holds["1A"]).expect(200)
+    assert got(client, better)["seatId"] == "1A"
+    assert got(other, any_seat)["seatId"] == "1B"
+    [reason] = query(db, "SELECT reason FROM audit_log WHERE org_id = %s AND event_id = %s AND user_id = %s "
+                     "AND action = 'seat_released'", org, event, client.user)
+    assert reason == ("replaced",)
+    prove(event)
+
+
+def test_a_confirmed_seat_that_is_given_up_serves_who_waits(admin, client, other, full, prove):
+    event, holds = full([seat("1A")], kind="flight")
+    admin.cancel(holds["1A"]).expect(200)
+    client.confirm(client.held(event, "1A")["hold_id"]).expect(200)
+    entry = joined(other, event, flight=True)
+    client.post(f"/flights/{event}/seats/1A/cancel", {"reason": "ill"}).expect(200)
+    assert got(other, entry)["seatId"] == "1A"
+    [told] = [each for each in admin.get(f"/flights/{event}/events").expect(200).json["events"]
+              if "WAITLIST_ASSIGNED" in str(each)]
+    assert other.user in str(told)
+    prove(event)
+
+
 # --- mode offer -----------------------------------------------------------------------------------------------
 
 
