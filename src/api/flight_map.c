@@ -12,12 +12,20 @@
 
 /* --- is it a flight? ---------------------------------------------------------------- */
 
+/* Another node may have made it one, or none: memory is believed as a map is. */
+static bool
+is_fresh(const struct node *node, const struct event_info *info)
+{
+    return seat_maps_trusted(node->maps) ? info->read_at.us > seat_maps_distrusted_at(node->maps).us
+                                         : info->read_at.us > mono_now().us - SEAT_MAP_FRESH_US;
+}
+
 enum flight_word
-flight_known(const struct node *node, struct slice org, struct slice event)
+flight_known(const struct node *node, struct slice org, struct slice event, bool any_age)
 {
     struct event_info info;
 
-    if (!events_find(node->events, org, event, &info))
+    if (!events_find(node->events, org, event, &info) || !(any_age || is_fresh(node, &info)))
         return FLIGHT_UNKNOWN;
     return info.kind == EVENT_KIND_FLIGHT ? FLIGHT_IS_ONE : FLIGHT_IS_NONE;
 }
@@ -27,7 +35,7 @@ flight_find(struct api_call *call, struct pg *pg, struct slice org, struct slice
 {
     struct event_row row;
 
-    switch (flight_known(call->api->node, org, event)) {
+    switch (flight_known(call->api->node, org, event, false)) {
     case FLIGHT_IS_ONE:
         return HF_OK;
     case FLIGHT_IS_NONE:

@@ -14,9 +14,10 @@
 #include "api_internal.h"
 #include "holdfast/json.h"
 
-/* As far as memory knows. */
+/* What memory knows for certain; any_age: or knew once. */
 enum flight_word { FLIGHT_UNKNOWN, FLIGHT_IS_ONE, FLIGHT_IS_NONE };
-enum flight_word flight_known(const struct node *node, struct slice org, struct slice event);
+enum flight_word flight_known(const struct node *node, struct slice org, struct slice event,
+                              bool any_age);
 /* HF_OK: it is one. HF_EVENT_NOT_FOUND, or why that couldn't be found out. */
 HF_MUST_CHECK enum hf_status flight_find(struct api_call *call, struct pg *pg, struct slice org,
                                          struct slice event);

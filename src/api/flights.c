@@ -72,7 +72,7 @@ map_fail(struct api_call *call, struct desk_tools *tools, enum hf_status status)
     (void)tools;
     map->any_age = true;
     if (status == HF_STORE_UNAVAILABLE &&
-        flight_known(call->api->node, map->org, map->event) == FLIGHT_IS_ONE &&
+        flight_known(call->api->node, map->org, map->event, true) == FLIGHT_IS_ONE &&
         answered_from_memory(call, map))
         return;
     respond_refusal(call, status, NULL);
@@ -90,7 +90,7 @@ is_for_a_loop(const struct api_call *call)
 void
 flight_seatmap_get(struct api *api, struct api_call *call)
 {
-    enum flight_word word = flight_known(api->node, call_org(call), call->event);
+    enum flight_word word = flight_known(api->node, call_org(call), call->event, false);
     struct flight_map *map = arena_alloc(&call->arena, sizeof(*map));
 
     if (map == NULL || word == FLIGHT_IS_NONE) {
@@ -173,7 +173,7 @@ submit_run(struct api_call *call, struct desk_tools *tools)
 static void
 submit_for_flight(struct api_call *call, struct op *op)
 {
-    switch (flight_known(call->api->node, op->org, op->event)) {
+    switch (flight_known(call->api->node, op->org, op->event, false)) {
     case FLIGHT_IS_ONE:
         op_submit(call, op);
         break;

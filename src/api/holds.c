@@ -232,6 +232,16 @@ static const struct field_spec transfer_fields[] = {
 };
 static const struct body_spec transfer_body = { false, transfer_fields, COUNT(transfer_fields) };
 
+/* A passenger acts for themselves, and has nobody else put on a seat. */
+static bool
+may_transfer(struct api_call *call, struct slice to_user)
+{
+    if (call->claims.event[0] == '\0' || slice_equal(to_user, call_user(call)))
+        return true;
+    respond_refusal(call, HF_FORBIDDEN, "This token acts for its own passenger only.");
+    return false;
+}
+
 void
 hold_transfer(struct api *api, struct api_call *call)
 {
@@ -240,7 +250,7 @@ hold_transfer(struct api *api, struct api_call *call)
 
     (void)api;
     if (!op_is_admitted(call) || !hold_request_read(call, &transfer_body, &request) ||
-        (op = hold_op(call, OP_TRANSFER)) == NULL)
+        !may_transfer(call, request.to_user) || (op = hold_op(call, OP_TRANSFER)) == NULL)
         return;
     op->to_user = request.to_user;
     op_submit(call, op);

@@ -164,6 +164,37 @@ def test_an_event_that_becomes_a_flight_is_one(client, admin, show):
     check_problem(client.get(f"/flights/{show}/seatmap"), "event_not_found")
 
 
+def test_another_node_sees_that_an_event_became_a_flight_also_without_redis(client, admin, show, start_node):
+    second = client.at(start_node(redis_url=""))
+    check_problem(second.get(f"/flights/{show}/seatmap"), "event_not_found")
+    admin.set_event(show, kind="flight")
+    wait_until(lambda: second.get(f"/flights/{show}/seatmap").status == 200, timeout=30)
+    held(second, show, "1A")
+
+
+def test_without_postgres_memory_tells_those_who_have_no_seat(client, other, flight, start_node, proxied, database_url):
+    """Whose a seat is only Postgres can prove; that somebody has it memory knows."""
+    proxy, url = proxied(database_url)
+    second = start_node(database_url=url, request_timeout="2s")
+    here, there = client.at(second), other.at(second)
+    hold_of_theirs = held(there, flight, "1A")
+    entry = {"seatId": "1A", "state": "HELD", "heldBy": None, "holdExpiresAt": hold_of_theirs["holdExpiresAt"]}
+    assert own(there, flight) == {"1A"} and own(here, flight) == set()
+
+    def told(client):
+        """What the map says of 1A, or None while there is none."""
+        answer = client.get(f"/flights/{flight}/seatmap")
+        return answer.json[0] if answer.status == 200 else None
+
+    proxy.refuse()
+    try:
+        assert wait_until(lambda: told(here), timeout=30) == entry
+        check_problem(there.get(f"/flights/{flight}/seatmap"), "store_unavailable")
+    finally:
+        proxy.allow()
+    assert wait_until(lambda: told(there), timeout=30) == entry | {"heldBy": other.user}
+
+
 # --- hold -----------------------------------------------------------------------------------------------------------
 
 

@@ -171,6 +171,16 @@ def test_an_unknown_pnr_is_counted_alike(node, org, pnr):
     limited(login(node, org, pnr, "Jansen"))
 
 
+def test_another_way_to_write_a_pnr_gives_no_more_tries(node, org, admin, flight, pnr):
+    pnr += "SIS"
+    checked_in(admin, flight, pnr, "Jansen")
+    for said in (pnr, pnr.lower(), f" {pnr}", f"{pnr}\t", f"\n{pnr.lower()}\r"):
+        refused(login(node, org, said, "Smith"))
+    limited(login(node, org, pnr.swapcase(), "Jansen"))
+    for said in (pnr.replace("S", "\u017f"), pnr.replace("I", "\u0131"), pnr.replace("S", "\uff33"), pnr + "\u00a0"):
+        refused(login(node, org, said, "Jansen"))
+
+
 def test_right_ones_are_not_counted(node, org, pnr, checkin):
     for _ in range(3 * TRIES):
         login(node, org, pnr, "Jansen").expect(200)

@@ -309,7 +309,7 @@ def end_take(story, hold, statuses):
 def check_reason(story, entry):
     if entry.reason is None:
         story.wrong("incomplete", f"seat_released at version {entry.version} gives no reason")
-    if story.status == "sold" and entry.reason in (*RAN_OUT, "admin_override", "payment_failed"):
+    if story.status == "sold" and entry.reason not in GIVES_BACK:
         story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
     if entry.reason in RAN_OUT and story.until is not None and entry.at < story.until:
         story.wrong("expired_early", f"{story.hold} expired at {entry.at}, its end is {story.until}")
@@ -341,6 +341,9 @@ def seat_added(story, entry):
 def seat_changed(story, entry):
     legal(story, entry, "available", "held", "sold", "blocked")
 
+
+# Why what was sold may be released: whoever has it cancels, or has bought something else in its place.
+GIVES_BACK = ("user_cancelled", "replaced")
 
 STEPS = {step.__name__: step for step in (
     seat_held, hold_extended, hold_changed, hold_transferred, payment_started, payment_stopped, seat_sold, seat_released,
@@ -418,6 +421,8 @@ def tell_area(key, entries):
             story.wrong("unknown_action", f"{entry.action} at version {entry.version}")
         elif entry.action == "seat_held":
             area_held(story, entry)
+        elif entry.action == "seat_released" and entry.hold in story.sold:
+            area_given_back(story, entry)
         elif entry.hold in story.held:
             AREA_STEPS[entry.action](story, entry, *story.held[entry.hold])
         else:
@@ -470,6 +475,12 @@ def area_released(story, entry, quantity, until):
     del story.held[entry.hold]
 
 
+def area_given_back(story, entry):
+    if entry.reason not in GIVES_BACK:
+        story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
+    same_quantity(story, entry, story.sold.pop(entry.hold))
+
+
 def same_quantity(story, entry, quantity):
     if entry.quantity != quantity:
         story.wrong("wrong_quantity", f"{entry.action} of {entry.quantity}; {entry.hold} has {quantity}")
@@ -497,6 +508,23 @@ def check_area_end(story, area_rows, sums):
         story.wrong("area_oversold", f"{area.held} + {area.sold} of {area.capacity}")
 
 
+# --- what takes the place of what was sold ----------------------------------------------------------------------
+
+
+def check_replaced(cursor, org, event):
+    """Who gives back what was sold because something else takes its place has bought that with the same request."""
+    scope, parameters = of_scope(org, event)
+    cursor.execute(f"""
+        SELECT org_id, event_id, coalesce(seat_id, area_id), at, user_id FROM audit_log r
+        WHERE action::text = 'seat_released' AND reason = 'replaced' AND held_until IS NULL{scope} AND NOT EXISTS (
+            SELECT FROM audit_log s
+            WHERE s.org_id = r.org_id AND s.event_id = r.event_id AND s.user_id = r.user_id AND s.hold_id <> r.hold_id
+              AND s.action::text = 'seat_sold' AND s.request_id IS NOT DISTINCT FROM r.request_id AND s.at <= r.at)
+        """, parameters)
+    for org, event, subject, when, user in cursor.fetchall():
+        yield Violation("replaced_by_nothing", org, event, subject, f"{user} gave it back at {when} for nothing")
+
+
 # --- all of it -----------------------------------------------------------------------------------------------
 
 
@@ -514,6 +542,7 @@ def check_event(connection, org=None, event=None):
             story = tell_area(key, entries)
             check_area_end(story, area_rows, sums)
             violations += story.violations
+        violations += check_replaced(cursor, org, event)
     return violations
 
 

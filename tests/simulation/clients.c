@@ -627,6 +627,26 @@ click(const char *user, struct sim_node *node)
     ask_until_known(requests[0], node);
 }
 
+/* All that the user has, at once, and by way of all nodes: what one buys takes the place of
+ * another. */
+static void
+buy_all(const char *user)
+{
+    struct request *requests[AT_ONCE_MAX];
+    struct sim_node *node;
+    int count = 0, last = known_count < HOLDS_KNOWN ? known_count : HOLDS_KNOWN;
+
+    for (int i = 0; i < last && count < AT_ONCE_MAX; i++) {
+        if (strcmp(known[i].user, user) != 0 || (node = choose_node(NULL)) == NULL)
+            continue;
+        requests[count] = request_new(OP_CONFIRM, user);
+        requests[count]->op.hold_id = known[i].id;
+        hand_in(requests[count++], node);
+    }
+    for (int i = 0; i < count; i++)
+        await(requests[i]);
+}
+
 static void *
 client_main(void *argument)
 {
@@ -639,6 +659,8 @@ client_main(void *argument)
             continue;
         if (known_count > 0 && chance_one_in(4))
             check_out(user, node);
+        else if (chance_one_in(12))
+            buy_all(user);
         else
             click(user, node);
     }

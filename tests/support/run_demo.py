@@ -154,11 +154,12 @@ Hold a seat of the demo theatre:
 
 curl -i {url}/api/events/{event}/seats/{free}/hold -H 'Content-Type: application/json' -d '{{"cart_token":"cart-1"}}' -H 'Authorization: Bearer {visitor.token}'
 
+Its seat map:  {url}/api/events/{event}/seats
+
 Log in to flight {PASSENGER["flight_id"]} as {PASSENGER["last_name"]}, PNR {PASSENGER["passenger_id"]}:
 
 curl -i {url}/auth/pnr-login -H 'Content-Type: application/json' -d '{{"pnr":"{PASSENGER["passenger_id"]}","lastName":"{PASSENGER["last_name"]}"}}' -H 'X-Api-Key: {api_key(environment)}'
 
-Its seat map:  {url}/api/events/{event}/seats
 Postgres:      {environment["DATABASE_URL"]}
 Redis:         {environment["REDIS_URL"] or "none"}
 """, flush=True)
