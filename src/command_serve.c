@@ -31,6 +31,7 @@
 #include "holdfast/streams.h"
 #include "holdfast/thread.h"
 #include "holdfast/upkeep.h"
+#include "holdfast/waitlist.h"
 
 #define POSTGRES_RETRY_US (500 * TIME_US_PER_MS)
 #define DRAIN_LOOK_US     (5 * TIME_US_PER_MS)
@@ -390,6 +391,9 @@ start_threads(struct server *server)
         return failed("the streams");
     if (!start_delivery(node))
         return false;
+    node->waitlist = waitlist_start(node);
+    if (node->waitlist == NULL)
+        return failed("the waitlist");
     server->repair = repair_start(node);
     return server->repair != NULL || failed("repair");
 }
@@ -479,6 +483,7 @@ stop_rooms(struct server *server, struct mono_time deadline)
     close_front(server, deadline);
     if (server->repair != NULL)
         repair_stop(&server->repair);
+    waitlist_stop(&node->waitlist); /* it hands ops to the engine */
     delivery_stop(&node->delivery, deadline);
     payments_stop(node->payments); /* before upkeep looks whether the engine is quiet */
     baggage_stop(node->baggage);

@@ -67,8 +67,8 @@ CREATE TABLE waitlist (
     org_id      text COLLATE "C" NOT NULL,
     event_id    text COLLATE "C" NOT NULL,
     user_id     text COLLATE "C" NOT NULL,
-    seat_type   text,                              -- null: any
-    section     text,
+    seat_type   text NOT NULL DEFAULT '',          -- '': any
+    section     text NOT NULL DEFAULT '',
     status      text NOT NULL DEFAULT 'QUEUED'
                 CHECK (status IN ('QUEUED', 'OFFERED', 'ASSIGNED', 'LAPSED', 'LEFT')),
     hold_id     uuid,                              -- what it got
@@ -82,8 +82,27 @@ CREATE TABLE waitlist (
 );
 -- Once per user and event; and which events anybody waits for.
 CREATE UNIQUE INDEX waitlist_open ON waitlist (org_id, event_id, user_id) WHERE status IN ('QUEUED', 'OFFERED');
--- pick_waiting
-CREATE INDEX waitlist_queue ON waitlist (org_id, event_id, place) WHERE status = 'QUEUED';
+-- Positions, lists, and which events anybody waits for.
+CREATE INDEX waitlist_queue ON waitlist (org_id, event_id, place) INCLUDE (status) WHERE status IN ('QUEUED', 'OFFERED');
+-- pick_waiting: who is the first to wish just that.
+CREATE INDEX waitlist_wishes ON waitlist (org_id, event_id, seat_type, section, place) WHERE status = 'QUEUED';
+-- ended_offers
+CREATE INDEX waitlist_offers ON waitlist (place) WHERE status = 'OFFERED';
+
+-- How an offer stands, by the hold that was made for it: OFFERED, ASSIGNED (it was confirmed or paid), LEFT (its user gave
+-- it back) or LAPSED. moment: what is over by then is over, whether or not it was cleaned up; null: only what is written.
+CREATE FUNCTION offer_state(of_org text, of_hold uuid, moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN bool_or(h.status::text = 'converted' OR h.ticket_ids IS NOT NULL) THEN 'ASSIGNED'
+        WHEN bool_or(h.status::text = 'active' AND (h.in_payment OR moment IS NULL OR h.held_until > moment)) THEN 'OFFERED'
+        WHEN bool_and(h.status::text = 'cancelled') AND bool_or(h.reason IN ('user_cancelled', 'replaced')) THEN 'LEFT'
+        ELSE 'LAPSED' END
+    FROM seat_holds h WHERE h.hold_id = of_hold AND h.org_id = of_org
+$$;
+
+-- Why a hold that ran out gave its seats back.
+CREATE FUNCTION ttl_reason(source text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN source = 'waitlist' THEN 'waitlist_lapsed' ELSE 'ttl_expired' END;
 
 -- The seed's words for what happened to seats. action::text: the new values can't be used in the transaction that adds them.
 CREATE VIEW seat_events AS

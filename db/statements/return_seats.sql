@@ -77,6 +77,6 @@ SELECT 0 AS ord, v.code, w.event_id AS event, w.held_until AS until, v.now, w.cr
     w.user_id AS owner, w.event_version,
     CASE WHEN d.seat_status IS NOT NULL THEN w.seat_id END AS seat, w.area_id AS area, d.version, d.seat_status AS status,
     NULL::uuid AS hold, NULL::text AS usr, NULL::timestamptz AS seat_until, w.hold_id AS ended,
-    d.held, d.sold, false AS in_payment
+    d.held, d.sold, false AS in_payment, false AS flight, $7 AS why
 FROM kept, v CROSS JOIN want w LEFT JOIN done d ON d.hold_id = w.hold_id AND d.line = w.line
 ORDER BY w.hold_id, w.line

@@ -35,7 +35,11 @@ enum op_kind {
     OP_PATCH,    /* add `seats`, release `drop`, set `areas` */
     OP_EXPIRE,   /* the hold's time may have come; by the node itself */
     OP_RETURN,   /* seats[0], held or sold, of `user` (empty: of whoever has it) is free again */
-    OP_ASSIGN,   /* a free seat to the first on the event's waitlist whom it fits */
+    /*
+     * A free seat to the first on the event's waitlist whom it fits. HF_CREATED: somebody has one;
+     * HF_NOT_FOUND: nobody is to be served now; HF_SEAT_CONTENDED: others are at it, try again.
+     */
+    OP_ASSIGN,
 
     /* Of a checkout: each a transaction of its own, all or nothing. */
     OP_CHECKOUT_START,  /* of `holds`, or of all that user has there */
@@ -217,8 +221,10 @@ struct op {
     const char *provider;         /* OP_PAY: its name; static text */
     struct slice method;          /* OP_PAY: payment_method */
     enum payment_outcome outcome; /* OP_PAY_SETTLE */
-    struct slice provider_key;    /* OP_PAY_SETTLE: of the webhook that said so; empty: none */
-    bool keyed;                   /* has an Idempotency-Key */
+    int free_count; /* OP_ASSIGN: seats that may be free; 0: any of the event may be */
+    struct slice *free;
+    struct slice provider_key; /* OP_PAY_SETTLE: of the webhook that said so; empty: none */
+    bool keyed;                /* has an Idempotency-Key */
     struct slice key, key_method, key_path;
     uint8_t key_digest[32];              /* SHA-256 of method, path and body */
     struct mono_time received, deadline; /* each op has one */

@@ -163,7 +163,7 @@ take_uuid(struct api_call *call, const char *name, enum hf_status unknown, struc
 
     if (text.len == 0 || uuid_parse(text, id))
         return true;
-    respond_refusal(call, unknown, NULL);
+    respond_refusal(call, unknown, unknown == HF_NOT_FOUND ? "There is nothing of that id." : NULL);
     return false;
 }
 
@@ -174,7 +174,8 @@ take_ids(struct api_call *call)
            take_uuid(call, "hold", HF_HOLD_NOT_FOUND, &call->hold_id) &&
            take_uuid(call, "checkout", HF_CHECKOUT_NOT_FOUND, &call->checkout_id) &&
            take_uuid(call, "intent", HF_INTENT_NOT_FOUND, &call->intent_id) &&
-           take_uuid(call, "checkin", HF_CHECKIN_NOT_FOUND, &call->checkin_id);
+           take_uuid(call, "checkin", HF_CHECKIN_NOT_FOUND, &call->checkin_id) &&
+           take_uuid(call, "waitlist", HF_NOT_FOUND, &call->waitlist_id);
 }
 
 /* --- Content-Type ------------------------------------------------------------- */

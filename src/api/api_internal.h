@@ -137,6 +137,7 @@ struct api_call {
     struct uuid checkout_id;         /* {checkout} */
     struct uuid intent_id;           /* {intent} */
     struct uuid checkin_id;          /* {checkin} */
+    struct uuid waitlist_id;         /* {waitlist} */
     char client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
     struct rate_result rate;
     struct mono_time deadline; /* request_timeout after the last byte came */
@@ -284,6 +285,10 @@ HF_MUST_CHECK enum hf_status hold_find(struct api_call *call, struct desk_tools 
 
 /* checkouts.c, checkout_pay.c, checkout_read.c */
 api_handler checkouts_post, checkout_get, checkout_complete, checkout_cancel;
+
+/* waitlist.c, waitlist_leave.c, waitlist_read.c */
+api_handler waitlist_post, flight_waitlist_post, waitlist_list, flight_waitlist_list, waitlist_get,
+    waitlist_delete;
 
 /* payment_webhook.c, dead_letters.c */
 api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;

@@ -97,6 +97,11 @@ static const struct action_sense {
     { "baggage_weighed", "Checkin", NULL, NULL }, /* the details tell */
     { "baggage_paid", "Checkin", NULL, "COMPLETED" },
     { "baggage_not_paid", "Checkin", "WAITING_FOR_PAYMENT", "IN_PROGRESS" },
+    { "waitlist_joined", "waitlist", NULL, "QUEUED" },
+    { "waitlist_offered", "waitlist", "QUEUED", "OFFERED" },
+    { "waitlist_assigned", "waitlist", NULL, "ASSIGNED" },
+    { "waitlist_lapsed", "waitlist", "OFFERED", "LAPSED" },
+    { "waitlist_left", "waitlist", NULL, "LEFT" },
 };
 
 static const struct action_sense *
@@ -178,6 +183,8 @@ write_entity(struct json_writer *w, const struct entry *entry, const char *entit
         write_uuid(w, "entity_id", entry, AC_CHECKOUT);
     else if (strcmp(entity, "Checkin") == 0)
         write_uuid(w, "entity_id", entry, AC_CHECKIN);
+    else if (strcmp(entity, "waitlist") == 0)
+        write_uuid(w, "entity_id", entry, AC_WAITLIST);
     else
         write_text(w, "entity_id", entry, AC_EVENT);
 }
@@ -188,6 +195,14 @@ is_release(const struct action_sense *sense)
     return strcmp(sense->action, "seat_released") == 0;
 }
 
+static bool
+has_run_out(const struct entry *entry)
+{
+    struct slice reason = text_of(entry, AC_REASON);
+
+    return slice_is(reason, "ttl_expired") || slice_is(reason, "waitlist_lapsed");
+}
+
 static void
 write_states(struct json_writer *w, const struct entry *entry, const struct action_sense *sense)
 {
@@ -195,7 +210,7 @@ write_states(struct json_writer *w, const struct entry *entry, const struct acti
 
     if (is_release(sense)) { /* what was sold had no end any more */
         before = has(entry, AC_HELD_UNTIL) ? "active" : "converted";
-        after = slice_is(text_of(entry, AC_REASON), "ttl_expired") ? "expired" : "cancelled";
+        after = has_run_out(entry) ? "expired" : "cancelled";
     }
     if (before != NULL)
         json_field_text(w, "previous_status", slice_of(before));

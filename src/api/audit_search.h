@@ -53,7 +53,8 @@ enum audit_column {
     AC_META,
     AC_CHECKOUT,
     AC_HELD_SECONDS,
-    AC_CHECKIN
+    AC_CHECKIN,
+    AC_WAITLIST
 };
 
 #define AUDIT_PARTS_MAX 64

@@ -64,6 +64,7 @@ enum field_type {
     FIELD_SEAT_IDS, /* struct seat_list */
     FIELD_VERSIONS, /* struct seat_list from {seat: version} */
     FIELD_AREAS,    /* struct area_list; quantities min..max */
+    FIELD_WISH,     /* {seatType?, section?}, each up to max characters: `type` and `section` */
     FIELD_HOLD_IDS  /* struct uuid_list */
 };
 

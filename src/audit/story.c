@@ -270,7 +270,8 @@ seat_released(struct story *story, const struct entry *entry)
 {
     if (legal(story, entry, STATE(SEAT_HELD) | STATE(SEAT_SOLD))) {
         check_hold(story, entry);
-        bool expired = slice_is(entry->reason, "ttl_expired");
+        bool expired = slice_is(entry->reason, "ttl_expired") ||
+                       slice_is(entry->reason, "waitlist_lapsed");
         if (!slice_is(entry->reason, "payment_failed"))
             check_not_paying(story, entry);
         if (story->status == SEAT_SOLD && !gives_back(entry))

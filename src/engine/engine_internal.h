@@ -16,7 +16,7 @@
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
- *                 payments, what gives back what was sold)
+ *                 payments, what gives back what was sold, seats for who waits)
  *   keys.c        Idempotency-Keys
  *   settle.c      what a committed change tells memory and Redis
  *   tell.c        the same for the feed: maps, streams and peers
@@ -460,7 +460,7 @@ void tell_seat(struct worker *worker, const struct seat_key *key, const struct s
                struct slice user, enum feed_reason reason, struct db_time at);
 /* version: of the seat between the two changes. */
 void tell_takeover(struct worker *worker, const struct seat_key *key, int64_t version,
-                   struct db_time at);
+                   enum feed_reason reason, struct db_time at);
 struct area_counts {
     struct slice org, event, area;
     int64_t held, sold, version;
@@ -501,7 +501,8 @@ enum {
     HS_PRICE,
     HS_BORN,
     HS_NOW,
-    HS_TAKEOVER
+    HS_TAKEOVER,
+    HS_OVER_WHY
 };
 enum {
     HA_POS,
@@ -537,7 +538,8 @@ enum {
     CH_HELD,
     CH_SOLD,
     CH_IN_PAYMENT,
-    CH_FLIGHT
+    CH_FLIGHT,
+    CH_WHY
 };
 enum {
     RH_POS,

@@ -233,7 +233,8 @@ hold_view_from_rows(struct arena *arena, const struct pg_result *rows, int first
     view->reason = arena_copy(arena, pg_get_text(rows, head, RH_REASON));
     if (stored == HOLD_ACTIVE && !seen.in_payment && view->held_until.us <= view->now.us) {
         view->status = HOLD_EXPIRED; /* over, whether or not it was cleaned up */
-        view->reason = SLICE_LITERAL("ttl_expired");
+        view->reason = slice_is(view->source, "waitlist") ? SLICE_LITERAL("waitlist_lapsed")
+                                                          : SLICE_LITERAL("ttl_expired");
     }
     return view->reason.ptr != NULL ? view : NULL;
 }

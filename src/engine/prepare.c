@@ -26,6 +26,12 @@ user_lock_key(struct slice org, struct slice user)
 }
 
 int64_t
+engine_hold_lock(const struct uuid *hold)
+{
+    return hold_lock_key(hold);
+}
+
+int64_t
 hold_lock_key(const struct uuid *hold)
 {
     uint64_t key = 0; /* the random half of a UUIDv7; lock_user_holds computes the same in SQL */

@@ -10,6 +10,7 @@
  *   solo_baggage.c   the same of a bag's surcharge: settled
  *   solo_late.c      a payment that succeeded when its holds were over
  *   solo_return.c    what was sold is given back, alone or beside another sale to the same user
+ *   solo_assign.c    a seat for the first on a waitlist whom it fits
  */
 #ifndef HOLDFAST_SOLO_INTERNAL_H
 #define HOLDFAST_SOLO_INTERNAL_H
@@ -48,10 +49,22 @@ struct solo {
     struct uuid *taken_anew; /* the ids of those, in the order of seen->holds */
     int own_tried;           /* how many of op->own this run has taken something out of */
 
+    /* of a waitlist */
+    struct uuid entry;        /* who is served */
+    bool confirms;            /* the seat is theirs at once, not offered */
+    bool passes_over;         /* they can't be served, because of who they are */
+    struct pg_result *sale;   /* change_holds, of the seat that is theirs at once */
+    struct pg_result *served; /* assign_waiting */
+
     /* of what is given back */
     struct slice holder;        /* OP_RETURN: whose seat it was when it was looked at */
     struct pg_result *returned; /* return_seats */
 };
+
+/* --- solo.c ------------------------------------------------------------------- */
+
+/* The op's hold as it is now, within the transaction; over by now: the op hears so. */
+HF_MUST_CHECK bool solo_view_result(struct solo *solo, const struct uuid *hold);
 
 /* --- solo_pieces.c ------------------------------------------------------------ */
 
@@ -91,6 +104,11 @@ void solo_judge_changes(struct solo *solo);
 HF_MUST_CHECK bool solo_run_mixed(struct solo *solo);
 HF_MUST_CHECK bool solo_run_replace(struct solo *solo);
 HF_MUST_CHECK bool solo_run_change(struct solo *solo);
+/* Locks the user, and the active holds that they have at the event. Returns how many; -1: the
+ * transaction failed. */
+HF_MUST_CHECK int solo_lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX]);
+/* Behind all locks: the user gives `holds` up and gets what is planned, within the limits. */
+HF_MUST_CHECK bool solo_replace(struct solo *solo, const struct uuid *holds, int count);
 /* What a patch (or growth) is about, before any lock. HF_OK: go on; else what the op hears. */
 HF_MUST_CHECK enum hf_status solo_look_first(struct solo *solo);
 
@@ -150,6 +168,17 @@ HF_MUST_CHECK bool solo_run_late(struct solo *solo);
 /* What it committed, for Redis, memory and feed. */
 void solo_settle_late(struct solo *solo, struct waiter_list *waiters);
 void solo_free_late(struct solo *solo);
+
+/* --- solo_assign.c ---------------------------------------------------------------- */
+
+HF_MUST_CHECK bool solo_run_assign(struct solo *solo);
+/* As solo_look_first: the event and its policy. */
+HF_MUST_CHECK enum hf_status solo_look_assign(struct solo *solo);
+/* After a transaction that could not serve an entry because of its user (passes_over): others come
+ * first from now on, for a while. */
+void solo_pass_over(struct solo *solo);
+/* The sale that it committed, for Redis, memory and feed; behind what gave the seat its hold. */
+void solo_settle_assign(struct solo *solo, struct waiter_list *waiters);
 
 /* --- solo_return.c ---------------------------------------------------------------- */
 

@@ -61,22 +61,15 @@ solo_give_back(struct solo *solo, struct slice user, const struct uuid *keep, in
     return read_return(solo);
 }
 
-/* As if an op of its own had done it. */
+/* Changes of its own beside those of the op. */
 void
 solo_settle_returned(struct solo *solo, struct waiter_list *waiters)
 {
-    struct op returning = *solo->op;
-    struct op *ops[1] = { &returning };
-    struct batch piece = { .worker = solo->batch.worker,
-                           .ops = ops,
-                           .count = 1,
-                           .began = solo->batch.began,
-                           .rows = { .changes = solo->returned } };
+    struct batch piece = solo->batch;
 
     if (solo->returned == NULL)
         return;
-    if (returning.kind != OP_RETURN)
-        returning.reason = "replaced";
+    piece.rows = (struct batch_rows){ .changes = solo->returned };
     redis_settle(&piece);
     settle_change_rows(&piece, waiters);
 }

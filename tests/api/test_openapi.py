@@ -11,7 +11,9 @@ from support import cabin, servers
 METHODS = {"get", "put", "post", "patch", "delete", "head", "options"}
 VALUES = {"event": "nowhere", "seat": "A-1", "hold": "0190a000-0000-7000-8000-000000000000", "code": "seat_taken",
           "ip": "198.51.100.7", "checkout": "0190a000-0000-7000-8000-000000000000",
-          "checkin": "0190a000-0000-7000-8000-000000000000", "intent": "0190a000-0000-7000-8000-000000000000", "key": "k1"}
+          "intent": "0190a000-0000-7000-8000-000000000000", "key": "k1",
+          "checkin": "0190a000-0000-7000-8000-000000000000",
+          "waitlist": "0190a000-0000-7000-8000-000000000000"}
 
 
 @pytest.fixture(scope="module")

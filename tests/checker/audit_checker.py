@@ -19,6 +19,7 @@ import sys
 import psycopg2
 
 FETCH_ROWS = 10000
+RAN_OUT = ("ttl_expired", "waitlist_lapsed")
 
 Violation = collections.namedtuple("Violation", "kind org event subject detail")
 Violation.__str__ = lambda v: f"{v.kind}: {v.org}/{v.event}/{v.subject}: {v.detail}"
@@ -68,7 +69,7 @@ def entries_of(cursor, org, event):
     scope, parameters = of_scope(org, event)
     return rows(cursor, Entry, f"""
         SELECT org_id, event_id, seat_id, version, action::text, hold_id::text, user_id, at, held_until, reason, id
-        FROM audit_log WHERE seat_id IS NOT NULL{scope}
+        FROM audit_log WHERE seat_id IS NOT NULL AND action::text NOT LIKE 'waitlist%%'{scope}
         ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C", version, id""", parameters)
 
 
@@ -295,7 +296,7 @@ def seat_released(story, entry):
         same_hold(story, entry)
         check_reason(story, entry)
         not_paying(story, entry, story.paying and entry.reason != "payment_failed")
-    end_take(story, story.hold, {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"})
+    end_take(story, story.hold, {"expired"} if entry.reason in RAN_OUT else {"cancelled", "expired"})
     story.free()
 
 
@@ -310,7 +311,7 @@ def check_reason(story, entry):
         story.wrong("incomplete", f"seat_released at version {entry.version} gives no reason")
     if story.status == "sold" and entry.reason not in GIVES_BACK:
         story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
-    if entry.reason == "ttl_expired" and story.until is not None and entry.at < story.until:
+    if entry.reason in RAN_OUT and story.until is not None and entry.at < story.until:
         story.wrong("expired_early", f"{story.hold} expired at {entry.at}, its end is {story.until}")
     if entry.reason == "user_cancelled" and story.until is not None and entry.at >= story.until:
         story.wrong("cancelled_late", f"{story.hold} cancelled at {entry.at}, it was over at {story.until}")
@@ -466,7 +467,7 @@ def area_sold(story, entry, quantity, until):
 
 
 def area_released(story, entry, quantity, until):
-    if entry.reason == "ttl_expired" and entry.at < until:
+    if entry.reason in RAN_OUT and entry.at < until:
         story.wrong("expired_early", f"{entry.hold} expired at {entry.at}, its end is {until}")
     not_paying(story, entry, entry.hold in story.payers and entry.reason != "payment_failed")
     same_quantity(story, entry, quantity)

@@ -299,11 +299,20 @@ write_seat(struct tx *tx, const struct call *call, const struct change *change, 
     }
 }
 
+/* Why a release ends what it ends. */
+static const char *
+why_of(const struct call *call, const struct change *change)
+{
+    bool expires = change_is(change, "expire") || strcmp(change->code, "expired") == 0;
+
+    return expires ? "ttl_expired" : call_text(call, CP_REASON, change->at).ptr;
+}
+
 static bool
 write_line(struct tx *tx, const struct call *call, const struct change *change,
            struct line_row *line, int64_t now)
 {
-    bool expires = change_is(change, "expire") || strcmp(change->code, "expired") == 0;
+    const char *why = why_of(call, change);
     struct line_state *state = tx_write_line(tx, line);
 
     if (state == NULL)
@@ -316,11 +325,9 @@ write_line(struct tx *tx, const struct call *call, const struct change *change,
         state->in_payment = change_is(change, "pay");
     else if (change_is(change, "confirm") || change_is(change, "sell"))
         return store_close_line(tx, line, HOLD_CONVERTED, "", now);
-    else if (expires || slice_is(call_text(call, CP_REASON, change->at), "ttl_expired"))
-        return store_close_line(tx, line, HOLD_EXPIRED, "ttl_expired", now);
     else
-        return store_close_line(tx, line, HOLD_CANCELLED,
-                                call_text(call, CP_REASON, change->at).ptr, now);
+        return store_close_line(
+            tx, line, strcmp(why, "ttl_expired") == 0 ? HOLD_EXPIRED : HOLD_CANCELLED, why, now);
     return true;
 }
 
@@ -343,7 +350,8 @@ change_row(struct pg_result *rows, const struct change *change, int64_t now)
 }
 
 static void
-changed_seat(struct tx *tx, struct pg_result *rows, const struct change *change, int seat)
+changed_seat(struct tx *tx, const struct call *call, struct pg_result *rows,
+             const struct change *change, int seat)
 {
     const struct seat_state *state = tx_sees_seat(tx, seat);
 
@@ -359,6 +367,8 @@ changed_seat(struct tx *tx, struct pg_result *rows, const struct change *change,
         rows_number(rows, CH_SEAT_UNTIL, state->until_us);
     else
         rows_uuid(rows, CH_ENDED, &change->hold);
+    if (state->status == SEAT_AVAILABLE)
+        rows_text(rows, CH_WHY, why_of(call, change));
 }
 
 /* Applies a change and adds its rows: one for each line that changed, at least one. */
@@ -382,7 +392,7 @@ act(struct tx *tx, const struct call *call, const struct change *change, struct 
         if (!change->has_seat[i])
             continue;
         write_seat(tx, call, change, change->lines[i]->seat);
-        changed_seat(tx, rows, change, change->lines[i]->seat);
+        changed_seat(tx, call, rows, change, change->lines[i]->seat);
     }
     return changed > 0 ? NULL : DATA_ERROR;
 }
@@ -392,7 +402,7 @@ statement_change_holds(struct tx *tx, const struct call *call, const char **sqls
 {
     int count = call->params[CP_ORD].count;
     struct change *changes = calloc((size_t)count + 1, sizeof(*changes));
-    struct pg_result *rows = rows_new(CH_FLIGHT + 1);
+    struct pg_result *rows = rows_new(CH_WHY + 1);
 
     hf_assert(changes != NULL);
     for (int i = 0; i < count; i++) {

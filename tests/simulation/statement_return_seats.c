@@ -81,7 +81,7 @@ add_row(struct pg_result *rows, const struct line_row *line, bool done, int64_t 
 struct pg_result *
 statement_return_seats(struct tx *tx, const struct call *call, const char **sqlstate)
 {
-    struct pg_result *rows = rows_new(CH_IN_PAYMENT + 1);
+    struct pg_result *rows = rows_new(CH_WHY + 1);
     struct returning returning = { .count = 0 };
 
     find_lines(tx, call, &returning);
@@ -99,6 +99,7 @@ statement_return_seats(struct tx *tx, const struct call *call, const char **sqls
         rows_text(rows, CH_STATUS, seat_status_word(SEAT_AVAILABLE));
         rows_number(rows, CH_VERSION, tx_sees_seat(tx, line->seat)->version);
         rows_number(rows, CH_IN_PAYMENT, false);
+        rows_text(rows, CH_WHY, call_text(call, TP_REASON, 0).ptr);
     }
     if (*sqlstate != NULL)
         pg_result_free(&rows);

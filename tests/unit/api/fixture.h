@@ -130,6 +130,12 @@ engine_key_lock(struct slice org, struct slice user, struct slice method, struct
     return (int64_t)key.len;
 }
 
+int64_t
+engine_hold_lock(const struct uuid *hold)
+{
+    return hold->bytes[15];
+}
+
 void
 engine_replan(struct engine *engine)
 {
