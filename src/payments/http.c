@@ -314,8 +314,7 @@ http_end(struct payment_call *call)
     call->http = NULL;
 }
 
-/* --- an answer ----------------------------------------------------------------------------------
- */
+/* --- an answer ------------------------------------------------------------------------- */
 
 static bool
 read_status(struct slice body, enum payment_outcome *outcome)
