@@ -4,7 +4,7 @@
 -- Columns: those of read_checkin, then token_ends. No row: nobody fits.
 -- A PNR is folded as ASCII, as the count of its wrong tries is: no other way to write it gives more of them.
 -- The newest of that PNR whose name fits and whose flight isn't cancelled; a PNR is used again after
--- years. What was said is folded once, whether or not there is such a PNR, so that time tells nothing.
+-- years. What was said is folded once, whether or not there is such a PNR; one that there is costs the comparison of its names.
 -- Indexes: checkins_pnr, primary keys, seat_holds_user.
 WITH said AS MATERIALIZED (SELECT upper(btrim($2::text, E' \t\n\r') COLLATE "C") AS pnr, name_key($3::text) AS name)
 SELECT c.checkin_id AS checkin, c.event_id AS event, c.passenger_id AS passenger, c.last_name, c.state,

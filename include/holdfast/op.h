@@ -163,6 +163,7 @@ struct checkout_view {
     struct db_time expires_at; /* the earliest end of its holds */
     int hold_count;
     struct hold_view **holds;
+    bool of_flight; /* its event is one */
     bool has_intent;
     struct uuid intent_id;
     enum intent_status intent_status;
@@ -240,7 +241,7 @@ struct op {
     enum hf_status status;
     enum op_tier tier;              /* who knew */
     bool same;                      /* nothing was changed: it was so already */
-    bool of_flight;                 /* the hold that a change was about is one of a flight */
+    bool of_flight;                 /* the hold or checkout that it was about is one of a flight */
     int changed;                    /* how many seats and areas of a hold a change of it changed */
     struct hold_view *hold;         /* NULL when there is none to show */
     struct checkout_view *checkout; /* the same, of OP_CHECKOUT_* and OP_PAY* */

@@ -136,8 +136,7 @@ weigh_run(struct api_call *call, struct desk_tools *tools)
         metric_add(bag.is_heavy ? METRIC_BAGGAGE_HEAVY_TOTAL : METRIC_BAGGAGE_FREE_TOTAL, 1);
 }
 
-/* --- the scales --------------------------------------------------------------------------------
- */
+/* --- the scales ------------------------------------------------------------------------ */
 
 static bool
 weight_is_possible(struct api_call *call, int64_t weight)
@@ -204,8 +203,7 @@ find_run(struct api_call *call, struct desk_tools *tools)
     pg_result_free(&rows);
 }
 
-/* --- the request --------------------------------------------------------------------------------
- */
+/* --- the request ----------------------------------------------------------------------- */
 
 static const struct field_spec baggage_fields[] = {
     { "weightKg", FIELD_WEIGHT, offsetof(struct hold_request, weight), 0, 0, true, false },

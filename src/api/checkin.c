@@ -78,13 +78,13 @@ checkin_json_write(struct json_writer *w, const void *result)
 /* --- statements ------------------------------------------------------------------------------ */
 
 struct slice
-last_name_trim(struct slice name)
+trim_blanks(struct slice text)
 {
-    while (name.len > 0 && (unsigned char)name.ptr[0] <= ' ')
-        name = (struct slice){ name.ptr + 1, name.len - 1 };
-    while (name.len > 0 && (unsigned char)name.ptr[name.len - 1] <= ' ')
-        name.len--;
-    return name;
+    while (text.len > 0 && (unsigned char)text.ptr[0] <= ' ')
+        text = (struct slice){ text.ptr + 1, text.len - 1 };
+    while (text.len > 0 && (unsigned char)text.ptr[text.len - 1] <= ' ')
+        text.len--;
+    return text;
 }
 
 void

@@ -36,8 +36,8 @@ void checkin_json_uuid(struct json_writer *w, const char *name, const struct pg_
 void checkin_json_text(struct json_writer *w, const char *name, const struct pg_result *rows,
                        int column);
 
-/* Without its surrounding blanks. */
-struct slice last_name_trim(struct slice name);
+/* A name or a PNR without its surrounding blanks and controls. */
+struct slice trim_blanks(struct slice text);
 
 /* Sends read_checkin within a transaction. */
 void checkin_send_read(struct pg *pg, struct slice org, const struct uuid *checkin);

@@ -91,7 +91,7 @@ checkins_post(struct api *api, struct api_call *call)
     (void)api;
     if (!hold_request_read(call, &checkin_body, &request))
         return;
-    request.last_name = last_name_trim(request.last_name);
+    request.last_name = trim_blanks(request.last_name);
     if (request.last_name.len == 0) {
         respond_field_error(call, "last_name", "is blank");
         return;

@@ -64,7 +64,7 @@ read_id(struct csv_table *table, enum column column)
 static struct slice
 read_name(struct csv_table *table)
 {
-    struct slice name = last_name_trim(csv_table_value(table, LAST_NAME));
+    struct slice name = trim_blanks(csv_table_value(table, LAST_NAME));
 
     if (name.len == 0)
         csv_table_wrong(table, LAST_NAME, "is missing");
@@ -152,8 +152,7 @@ read_file(struct passengers *list, struct slice csv)
     return list->wishes != NULL;
 }
 
-/* --- the transaction ---------------------------------------------------------------------------
- */
+/* --- the transaction ------------------------------------------------------------------- */
 
 static bool
 is_of(const struct checkin_wish *wish, const struct pg_result *rows, int row)

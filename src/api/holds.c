@@ -18,15 +18,12 @@ write_hold(struct json_writer *w, const void *hold)
     hold_json_write(w, hold);
 }
 
-/* To a flight another's hold isn't there, nor is one that is over there to be confirmed (seed 003).
- */
+/* To a flight a hold that is over isn't there to be confirmed (seed 003). */
 static void
 speak_as_flights_do(struct op *op)
 {
-    bool is_of_flight = op->of_flight || op->info.kind == EVENT_KIND_FLIGHT;
-
-    if (is_of_flight && (op->status == HF_NOT_HOLD_OWNER ||
-                         (op->status == HF_HOLD_EXPIRED && op->kind == OP_CONFIRM)))
+    op_hide_from_stranger(op);
+    if (op_is_of_flight(op) && op->status == HF_HOLD_EXPIRED && op->kind == OP_CONFIRM)
         op->status = HF_HOLD_NOT_FOUND;
 }
 

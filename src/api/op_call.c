@@ -199,6 +199,19 @@ lonely_seats(struct arena *arena, const struct op *op, int *count)
     return seats;
 }
 
+bool
+op_is_of_flight(const struct op *op)
+{
+    return op->of_flight || op->info.kind == EVENT_KIND_FLIGHT;
+}
+
+void
+op_hide_from_stranger(struct op *op)
+{
+    if (op->status == HF_NOT_HOLD_OWNER && op_is_of_flight(op))
+        op->status = HF_HOLD_NOT_FOUND;
+}
+
 #define GAP_ADVICE                                                                                 \
     "Take what would be left alone as well, or leave two or more free seats side by side."
 

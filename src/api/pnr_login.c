@@ -2,9 +2,9 @@
  * pnr_login.c - POST /auth/pnr-login: a passenger says a PNR and a name, and gets a token for their
  * check-in alone.
  *
- * X-Api-Key says which organization's front end asks. Who is refused learns nothing but that: a PNR
- * that nobody has and a name that doesn't fit take the same statement and the same answer, and
- * count against the same limits.
+ * X-Api-Key says which organization's front end asks. To who is refused, a PNR that nobody has
+ * and a name that doesn't fit look alike: the same statement, the same answer, the same limits.
+ * They differ by what Postgres takes to compare the names of those who have the PNR.
  */
 #include <ctype.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ struct login {
 static struct slice
 name_of_try(struct api_call *call, struct slice pnr)
 {
-    struct slice org = call_org(call), trimmed = last_name_trim(pnr);
+    struct slice org = call_org(call), trimmed = trim_blanks(pnr);
     char *text = arena_alloc(&call->arena, org.len + 1 + trimmed.len);
 
     if (text == NULL)
@@ -63,8 +63,7 @@ end_try(struct api_call *call, bool was_wrong)
         report_limit(call);
 }
 
-/* --- the answer ---------------------------------------------------------------------------------
- */
+/* --- the answer ------------------------------------------------------------------------ */
 
 static struct token_claims
 claims_of(const struct api_call *call, const struct pg_result *rows)
@@ -135,8 +134,7 @@ refuse(struct api_call *call)
     respond_refusal(call, HF_UNAUTHENTICATED, "No check-in has this PNR and this name.");
 }
 
-/* --- at the desk
- * ---------------------------------------------------------------------------------- */
+/* --- at the desk ----------------------------------------------------------------------- */
 
 static enum pg_outcome
 find_checkin(struct api_call *call, struct desk_tools *tools, struct pg_result **rows)
@@ -178,8 +176,7 @@ login_fail(struct api_call *call, struct desk_tools *tools, enum hf_status statu
     respond_refusal(call, status, NULL);
 }
 
-/* --- the request
- * ------------------------------------------------------------------------------------ */
+/* --- the request ----------------------------------------------------------------------- */
 
 static const struct field_spec login_fields[] = {
     { "pnr", FIELD_PROSE, AT(pnr), 1, PNR_MAX, true, false },

@@ -203,8 +203,7 @@ baggage_main(void *context)
     return NULL;
 }
 
-/* --- callers -----------------------------------------------------------------------------------
- */
+/* --- callers --------------------------------------------------------------------------- */
 
 /* False: the room is about to stop; the call is still the caller's. */
 static bool
@@ -245,8 +244,7 @@ baggage_weigh(struct baggage *baggage, const struct bag *bag, struct mono_time p
     }
 }
 
-/* --- start and stop ------------------------------------------------------------------------------
- */
+/* --- start and stop -------------------------------------------------------------------- */
 
 static bool
 thread_is_started(struct baggage *room)

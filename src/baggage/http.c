@@ -5,8 +5,7 @@
  *   answer  200 {weightKg}: what counts
  *
  * Anything else is no weight: the passenger comes again. Asking changes nothing, so it needs no
- * memory of what was asked. Redirects are not followed, certificates are verified (libcurl's
- * default), proxies of the environment are not used.
+ * memory of what was asked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +16,9 @@
 #include "holdfast/decimal.h"
 #include "holdfast/json.h"
 #include "holdfast/log.h"
+#include "holdfast/outgoing.h"
 #include "scales.h"
 
-#define CONNECT_MS_MAX   2000
 #define ANSWER_BYTES_MAX (16 * 1024)
 
 struct http_call {
@@ -32,41 +31,15 @@ struct http_call {
 /* --- settings ------------------------------------------------------------------------- */
 
 static bool
-has_part(CURLU *url, CURLUPart part)
-{
-    char *text = NULL;
-    bool has = curl_url_get(url, part, &text, 0) == CURLUE_OK;
-
-    curl_free(text);
-    return has;
-}
-
-static bool
-is_http(CURLU *url)
-{
-    char *scheme = NULL;
-    bool is = curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-              (strcmp(scheme, "https") == 0 || strcmp(scheme, "http") == 0);
-
-    curl_free(scheme);
-    return is;
-}
-
-/* A password would stand in every log line with the URL. */
-static bool
 http_check(const struct config *config, char *error, size_t error_bytes)
 {
     const char *text = config->baggage_provider_url;
-    CURLU *url = curl_url();
-    bool good = url != NULL && curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK &&
-                is_http(url) && !has_part(url, CURLUPART_USER) &&
-                !has_part(url, CURLUPART_PASSWORD);
 
-    curl_url_cleanup(url);
-    if (!good)
-        snprintf(error, error_bytes,
-                 "baggage_provider_url: '%s' is no http or https URL without a user", text);
-    return good;
+    if (outgoing_url_is_good(text, true))
+        return true;
+    snprintf(error, error_bytes,
+             "baggage_provider_url: '%s' is no http or https URL without a user", text);
+    return false;
 }
 
 /* --- a request ----------------------------------------------------------------------------- */
@@ -104,23 +77,6 @@ take_body(char *bytes, size_t size, size_t len, void *context)
 }
 
 static bool
-set_manners(CURL *easy, long timeout_ms)
-{
-    long connect_ms = timeout_ms < CONNECT_MS_MAX ? timeout_ms : CONNECT_MS_MAX;
-
-    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_USERAGENT, "holdfast/" HOLDFAST_VERSION) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           /* A name that takes its time to be found must not stop the thread when its call ends. */
-           curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK;
-}
-
-static bool
 set_request(CURL *easy, struct weighing_call *call)
 {
     struct http_call *http = call->http;
@@ -147,7 +103,7 @@ send_request(struct weighing_call *call, long timeout_ms)
     if (easy == NULL)
         return false;
     write_request(&http->request, &call->bag);
-    if (!set_manners(easy, timeout_ms) || !set_request(easy, call) ||
+    if (!outgoing_set_manners(easy, timeout_ms) || !set_request(easy, call) ||
         curl_multi_add_handle(call->room->multi, easy) != CURLM_OK) {
         curl_easy_cleanup(easy);
         return false;

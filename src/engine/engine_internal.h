@@ -577,7 +577,8 @@ enum {
     RC_CURRENCY,
     RC_INTENT,
     RC_INTENT_STATUS,
-    RC_MINE
+    RC_MINE,
+    RC_FLIGHT
 };
 
 #endif

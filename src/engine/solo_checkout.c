@@ -54,6 +54,7 @@ solo_look_checkout(struct solo *solo)
     if (!op_may_be_of(op, solo->seen->event))
         return HF_CHECKOUT_NOT_FOUND;
     op->event = solo->seen->event;
+    op->of_flight = solo->seen->of_flight;
     return HF_OK;
 }
 
@@ -237,9 +238,15 @@ solo_show_checkout(struct solo *solo)
 }
 
 bool
-solo_owns_checkout(const struct solo *solo)
+solo_owns_checkout(struct solo *solo)
 {
-    return solo->op->privileged || slice_equal(solo->seen->user, solo->op->user);
+    struct op *op = solo->op;
+
+    if (op->privileged || slice_equal(solo->seen->user, op->user))
+        return true;
+    /* To a flight what is another's isn't there (seed 003). */
+    op->status = op->of_flight ? HF_CHECKOUT_NOT_FOUND : HF_NOT_HOLD_OWNER;
+    return false;
 }
 
 /* --- begun ---------------------------------------------------------------------------- */
@@ -444,10 +451,8 @@ solo_run_checkout_cancel(struct solo *solo)
     op->fate = FATE_ANSWER;
     if (!solo_lock_checkout(solo, SLICE_EMPTY))
         return false;
-    if (!solo_owns_checkout(solo)) {
-        op->status = HF_NOT_HOLD_OWNER;
+    if (!solo_owns_checkout(solo))
         return true;
-    }
     switch (solo->seen->status) {
     case CHECKOUT_OPEN:
         return cancel_open(solo);

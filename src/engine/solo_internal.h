@@ -130,8 +130,8 @@ HF_MUST_CHECK enum hf_status solo_look_checkout(struct solo *solo);
 /* Locks all that is decided about a checkout, then reads it anew: solo->seen, NULL if there is
  * none. user: whose lock is taken, too; may be empty. */
 HF_MUST_CHECK bool solo_lock_checkout(struct solo *solo, struct slice user);
-/* May the op's user do something to the checkout? */
-HF_MUST_CHECK bool solo_owns_checkout(const struct solo *solo);
+/* May the op's user do something to the checkout? False: refused. */
+HF_MUST_CHECK bool solo_owns_checkout(struct solo *solo);
 void solo_send_read_checkout(struct solo *solo);
 /* Reads the answer of the one before into op->checkout. */
 HF_MUST_CHECK bool solo_show_checkout(struct solo *solo);

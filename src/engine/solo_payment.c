@@ -60,10 +60,8 @@ solo_run_pay(struct solo *solo)
     op->fate = FATE_ANSWER;
     if (!solo_lock_checkout(solo, SLICE_EMPTY))
         return false;
-    if (!solo_owns_checkout(solo)) {
-        op->status = HF_NOT_HOLD_OWNER;
+    if (!solo_owns_checkout(solo))
         return true;
-    }
     switch (solo->seen->status) {
     case CHECKOUT_OPEN:
         return begin_payment(solo);

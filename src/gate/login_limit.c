@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "address.h"
 #include "holdfast/ids.h"
 #include "holdfast/lock.h"
 
@@ -68,6 +69,16 @@ key_of(char salt, struct slice text)
 
     memcpy(bytes + 1, text.ptr, len);
     return hash_seeded(bytes, len + 1) | 1;
+}
+
+static uint64_t
+key_of_address(struct slice text)
+{
+    struct address address;
+
+    (void)address_key(text, &address);
+    return key_of(ADDRESS_SALT,
+                  (struct slice){ (const char *)address.bytes, sizeof(address.bytes) });
 }
 
 static bool
@@ -167,7 +178,7 @@ int64_t
 login_limit_begin(struct login_limit *limit, struct slice name, struct slice address,
                   struct mono_time now, struct login_try *attempt)
 {
-    *attempt = (struct login_try){ key_of(NAME_SALT, name), key_of(ADDRESS_SALT, address) };
+    *attempt = (struct login_try){ key_of(NAME_SALT, name), key_of_address(address) };
     lock_take(&limit->lock);
     int64_t wait_s = begin_locked(limit, attempt, now.us);
     lock_drop(&limit->lock);

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from support.checkins import (
-    audit_of, checked_in, get, intents_of, make_flight, row_of, told_of, weigh, weighed)
+from support.cabin import make_flight
+from support.checkins import audit_of, checked_in, get, intents_of, row_of, told_of, weigh, weighed
 from support.checkouts import WEBHOOK_SECRET, deliver, intent_status
 from support.client import Client
 from support.contract import check_problem, fields_of

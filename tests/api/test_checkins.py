@@ -4,7 +4,8 @@ import uuid
 
 import pytest
 
-from support.checkins import audit_of, checked_in, create, get, make_flight, row_of
+from support.cabin import make_flight
+from support.checkins import audit_of, checked_in, create, get, row_of
 from support.client import Client
 from support.contract import UUID_V7, check_problem, fields_of, time_of
 from support.swarm import drive, shot

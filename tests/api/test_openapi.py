@@ -6,7 +6,7 @@ import pytest
 
 from support.client import Client
 from support.contract import STATUS_OF_CODE
-from support import cabin, servers
+from support import cabin, servers, tokens
 
 METHODS = {"get", "put", "post", "patch", "delete", "head", "options"}
 VALUES = {"event": "nowhere", "seat": "A-1", "hold": "0190a000-0000-7000-8000-000000000000", "code": "seat_taken",
@@ -78,6 +78,20 @@ def test_every_answer_is_one_that_the_document_names(document, client, admin, ev
     for method, path, answer in asked + asked_of_a_flight(client, admin):
         responses = document["paths"][path][method]["responses"]
         assert str(answer.status) in responses or "default" in responses, (method, path, answer.status, sorted(responses))
+
+
+def test_what_a_token_of_another_flight_is_refused_is_described(document, node, admin):
+    """Every GET below an event, and the ticket of its stream."""
+    flight, other = cabin.make_flight(admin), cabin.make_flight(admin)
+    passenger = Client(node, admin.org, "ABC123", token=tokens.mint(node.secret, admin.org, "ABC123", event=flight))
+    passenger.get(f"/flights/{flight}/seatmap").expect(200)
+    refused = 0
+    for path, method, operation in operations(document):
+        if "{event}" in path and (method == "get" or path.endswith("/stream-ticket")):
+            passenger.request(method.upper(), concrete(path).replace("nowhere", other)).expect(403, "forbidden")
+            assert "403" in operation["responses"], (method, path)
+            refused += 1
+    assert refused >= 11
 
 
 def asked_of_a_flight(client, admin):

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from support.bystander import await_waiting, holding, trigger
-from support.checkins import audit_of, checked_in, intents_of, make_flight, row_of, told_of, weigh, weighed
+from support.cabin import make_flight
+from support.checkins import audit_of, checked_in, intents_of, row_of, told_of, weigh, weighed
 from support.checkouts import WEBHOOK_SECRET, deliver, deliveries_of, intent_status, webhook_shot
 from support.swarm import ask, drive, shot
 from support.tables import query

@@ -1,12 +1,12 @@
 """Check-ins, logins and baggage as tests ask for them, and what Postgres has of them.
 
-    flight = make_flight(admin)
+    flight = make_flight(admin)                                    # of support/cabin.py
     checkin = checked_in(admin, flight, "ABC123", "Jansen")        # 201, parsed
     passenger = logged_in(node, admin.org, "ABC123", "Jansen")     # a client with the passenger's token
     weigh(passenger, checkin, 32).expect(200)
 """
 
-from support.client import Client, seat
+from support.client import Client
 from support.tables import query
 
 KEY = "a key of a front end"
@@ -15,12 +15,6 @@ KEY = "a key of a front end"
 def api_keys(*orgs, key=KEY):
     """The setting, for a node that serves these organizations; each has a key of its own."""
     return ",".join(f"{org}:{key} of {org}" for org in orgs)
-
-
-def make_flight(admin, rows=3, event=None, **more):
-    seats = [seat(f"{row}{letter}", section="cabin", row=str(row), number=letter)
-             for row in range(1, rows + 1) for letter in "ABC"]
-    return admin.make_event(seats, event=event, kind="flight", **more)
 
 
 def create(client, flight, passenger, name="Jansen", **more):

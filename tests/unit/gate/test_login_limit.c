@@ -123,6 +123,23 @@ an_address_has_a_count_over_all_names_unless_rate_limits_are_off(void **state)
     }
 }
 
+static void
+ipv6_is_counted_by_its_64(void **state)
+{
+    struct login_limit *limit = usual_limit(true);
+    char name[16], address[64];
+
+    (void)state;
+    for (int i = 0; i < BY_ONE; i++) {
+        snprintf(name, sizeof(name), "o/%d", i);
+        snprintf(address, sizeof(address), "2001:db8:0:7:%x::1", i);
+        assert_int_equal(try_at(limit, name, address, true, 0), 0);
+    }
+    assert_int_equal(try_at(limit, "o/new", "2001:db8:0:7:ffff::", false, 0), WINDOW_S);
+    assert_int_equal(try_at(limit, "o/new", "2001:db8:0:8::1", false, 0), 0);
+    login_limit_free(&limit);
+}
+
 /* The table has places for a quarter of them. */
 static void
 more_names_than_there_is_room_for_refuse_nobody_who_was_not_wrong(void **state)
@@ -168,6 +185,7 @@ main(void)
         cmocka_unit_test(right_ones_are_not_counted),
         cmocka_unit_test(tries_under_way_count_until_they_are_decided),
         cmocka_unit_test(an_address_has_a_count_over_all_names_unless_rate_limits_are_off),
+        cmocka_unit_test(ipv6_is_counted_by_its_64),
         cmocka_unit_test(more_names_than_there_is_room_for_refuse_nobody_who_was_not_wrong),
         cmocka_unit_test(a_name_that_is_longer_than_any_is_counted_too),
     };
