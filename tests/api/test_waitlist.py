@@ -8,6 +8,7 @@ from support.contract import check_problem
 from support.mailbox import Mailbox
 from support.node import Node
 from support.receiver import Receiver
+from support.sse import EventStream
 from support.tables import query
 from support.waiting import at_once, wait_until
 from support.waitlists import (assert_first_come_first_served, await_row, entry_of, got, is_now, join, joined, leave,
@@ -343,6 +344,17 @@ def test_who_has_a_seat_and_waits_for_a_better_one_changes_it(admin, client, oth
                      "AND action = 'seat_released'", org, event, client.user)
     assert reason == ("replaced",)
     prove(event)
+
+
+def test_who_watches_sees_their_new_seat_before_the_old_one_is_free(admin, client, other, full):
+    event, holds = full([seat("1A", type="window"), seat("1B", type="aisle")], kind="flight")
+    admin.cancel(holds["1B"]).expect(200)
+    client.confirm(client.held(event, "1B")["hold_id"]).expect(200)
+    joined(client, event, type="window")
+    with EventStream(other, event) as stream:
+        admin.cancel(holds["1A"]).expect(200)
+        told = [(each.name, each.data["seat_id"]) for each in stream.seats(4)]
+    assert told == [("seat_released", "1A"), ("seat_held", "1A"), ("seat_sold", "1A"), ("seat_released", "1B")]
 
 
 def test_a_confirmed_seat_that_is_given_up_serves_who_waits(admin, client, other, full, prove):
