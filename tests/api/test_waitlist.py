@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.bystander import holding
+from support.bystander import HOLD_ALL_WRITES, await_waiting, holding
 from support.client import Client, seat
 from support.contract import check_problem
 from support.mailbox import Mailbox
@@ -599,3 +599,16 @@ def test_an_entry_that_somebody_is_about_is_not_waited_for(admin, client, full, 
         assert is_now(client, entry, "QUEUED")
         bystander.release()
         got(client, entry)
+
+
+def test_a_node_that_stops_doesn_t_wait_for_what_it_can_t_give(start_node, admin, client, full, db, database_url):
+    """Its op gets no further; the seat is given by another node."""
+    leaving = start_node(request_timeout="60s", drain_timeout="2s", drain_delay="0ms")
+    event, holds = full(1, policy=CONFIRM)
+    entry = joined(client.at(leaving), event)
+    with holding(database_url, "SELECT FROM waitlist WHERE waitlist_id = %s FOR UPDATE", (entry["waitlistId"],)):
+        admin.at(leaving).cancel(holds["A-1"]).expect(200)
+        with holding(database_url, HOLD_ALL_WRITES):
+            await_waiting(db, 2)  # an op of each node
+            leaving.stop(timeout=15)
+    got(client, entry)
