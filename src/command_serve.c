@@ -451,6 +451,7 @@ drain(struct server *server, struct mono_time deadline)
 {
     api_set_phase(server->api, API_DRAINING);
     acceptor_drain_begin(server->acceptor);
+    waitlist_close(server->node.waitlist); /* other nodes go on */
     sleep_us(server->node.config->drain_delay);
     streams_close(server->node.streams);
     acceptor_drain_close(server->acceptor);
@@ -483,7 +484,7 @@ stop_rooms(struct server *server, struct mono_time deadline)
     close_front(server, deadline);
     if (server->repair != NULL)
         repair_stop(&server->repair);
-    waitlist_stop(&node->waitlist); /* it hands ops to the engine */
+    waitlist_stop(node->waitlist, deadline); /* it hands ops to the engine */
     delivery_stop(&node->delivery, deadline);
     payments_stop(node->payments); /* before upkeep looks whether the engine is quiet */
     baggage_stop(node->baggage);
@@ -494,6 +495,7 @@ stop_rooms(struct server *server, struct mono_time deadline)
     baggage_free(&node->baggage); /* a job of the desk may have weighed until now */
     if (node->engine != NULL)
         engine_stop(&node->engine, deadline);
+    waitlist_free(&node->waitlist); /* a job of the desk told of who joined, an op came back */
     payments_free(&node->payments); /* an op that the engine ended may have charged until now */
     if (server->acceptor != NULL)
         acceptor_stop(&server->acceptor);

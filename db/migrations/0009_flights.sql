@@ -3,8 +3,14 @@
 -- A flight is an event, a passenger a user: seats and holds are the tables that all events have.
 
 -- Behind confirm and sale: what the user had confirmed at this event before is given back in the same transaction.
-ALTER TABLE events ADD COLUMN one_seat_per_user boolean NOT NULL DEFAULT false;
-UPDATE events SET one_seat_per_user = true WHERE kind = 'flight';
+-- null: for flights; a node of the version before, which puts events beside us, doesn't write it.
+ALTER TABLE events ADD COLUMN one_seat_per_user boolean;
+-- Where somebody has bought more than once that was the rule, and stays it: nobody loses what they have.
+UPDATE events e SET one_seat_per_user = false
+WHERE e.kind = 'flight' AND EXISTS (
+    SELECT 1 FROM seat_holds h
+    WHERE h.org_id = e.org_id AND h.event_id = e.event_id AND h.status = 'converted'
+    GROUP BY h.user_id HAVING count(DISTINCT h.hold_id) > 1);
 
 ALTER TYPE audit_action ADD VALUE 'checkin_created';
 ALTER TYPE audit_action ADD VALUE 'checkin_changed';    -- its name, by an agent or a list of passengers

@@ -82,8 +82,8 @@ strangers AS MATERIALIZED ( -- versions asked for of seats that the hold doesn't
     GROUP BY x.ord),
 c AS MATERIALIZED (
     SELECT r.*, l.event, l.owner AS has_owner, l.until, l.born, l.units, l.source, clk.now, e.extend_by, e.max_hold,
-        e.version AS event_version, e.max_seats_per_user, e.one_hold_per_user, e.one_seat_per_user,
-        COALESCE(e.kind = 'flight', false) AS flight,
+        e.version AS event_version, e.max_seats_per_user, e.one_hold_per_user,
+        COALESCE(e.one_seat_per_user, e.kind = 'flight') AS one_seat_per_user, COALESCE(e.kind = 'flight', false) AS flight,
         GREATEST(l.until, LEAST(l.until + make_interval(secs => CASE WHEN r.secs > 0 THEN r.secs ELSE e.extend_by END),
             l.born + make_interval(secs => e.max_hold))) AS new_until,
         CASE
@@ -111,7 +111,7 @@ c AS MATERIALIZED (
         WHEN x.ord IS NOT NULL THEN 'seat_not_found'
         WHEN s.moved THEN 'version_conflict'
         WHEN r.what = 'transfer' AND r.to_user = l.owner THEN 'same'
-        WHEN r.what = 'confirm' AND e.one_seat_per_user AND NOT r.alone THEN 'alone'
+        WHEN r.what = 'confirm' AND COALESCE(e.one_seat_per_user, e.kind = 'flight') AND NOT r.alone THEN 'alone'
         ELSE 'ok' END AS code
     FROM req r CROSS JOIN clk
     LEFT JOIN lines l ON l.ord = r.ord

@@ -9,5 +9,5 @@ FROM seat_holds h
 WHERE h.org_id = $1::text AND h.event_id = $2::text AND h.user_id = $3::text
   AND h.status IN ('active', 'converted')
   AND CASE WHEN h.status = 'converted' THEN NOT (
-          SELECT e.one_seat_per_user FROM events e WHERE e.org_id = $1 AND e.event_id = $2)
+          SELECT COALESCE(e.one_seat_per_user, e.kind = 'flight') FROM events e WHERE e.org_id = $1 AND e.event_id = $2)
       ELSE h.in_payment OR h.held_until > clock_timestamp() END

@@ -47,7 +47,8 @@ lk AS MATERIALIZED (
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 counted AS MATERIALIZED (
     SELECT d.ord, c.units
-    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr, e.one_seat_per_user FROM req r
+    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr, COALESCE(e.one_seat_per_user, e.kind = 'flight') AS one_seat_per_user
+          FROM req r
           JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
           WHERE e.max_seats_per_user > 0) d
     CROSS JOIN clk

@@ -22,7 +22,7 @@ WITH named AS MATERIALIZED (
         SELECT org_id, event_id, area_id FROM seat_holds s
         WHERE s.org_id = e.org_id AND s.event_id = e.event_id AND s.user_id = $8::text AND s.area_id IS NOT NULL
           AND s.status IN ('active', 'converted') AND s.status::text = 'converted' OFFSET 0) h
-    WHERE e.org_id = $6::text AND e.event_id = $7::text AND e.one_seat_per_user),
+    WHERE e.org_id = $6::text AND e.event_id = $7::text AND COALESCE(e.one_seat_per_user, e.kind = 'flight')),
 ordered AS MATERIALIZED (SELECT * FROM named ORDER BY org, event, area),
 locked AS MATERIALIZED (
     SELECT 1 FROM ordered o

@@ -14,7 +14,8 @@
 -- P0001 when rows changed are not those promised. Indexes: primary keys, seat_holds_user.
 WITH ev AS MATERIALIZED (
     SELECT e.org_id, e.event_id, e.version FROM events e
-    WHERE e.org_id = $1::text AND e.event_id = $2::text AND (e.one_seat_per_user OR NOT $5::bool)),
+    WHERE e.org_id = $1::text AND e.event_id = $2::text
+      AND (COALESCE(e.one_seat_per_user, e.kind = 'flight') OR NOT $5::bool)),
 want AS MATERIALIZED (
     SELECT l.*, ev.version AS event_version FROM ev
     CROSS JOIN LATERAL (

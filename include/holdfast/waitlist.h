@@ -28,8 +28,13 @@ struct waitlist; /* opaque */
 HF_MUST_CHECK struct waitlist *waitlist_start(struct node *node);
 /* Somebody waits there now, committed: a seat may be free already. NULL: nothing is done. */
 void waitlist_joined(struct waitlist *waitlist, struct slice org, struct slice event);
-/* Ends the thread and waits for the ops that it handed out; *waitlist becomes NULL. The engine must
- * still run. NULL is fine. */
-void waitlist_stop(struct waitlist **waitlist);
+/* The node is on its way out: nothing more is handed out. NULL is fine. */
+void waitlist_close(struct waitlist *waitlist);
+/* Ends the thread; waits until the deadline for the ops that it handed out. The engine must still
+ * run. NULL is fine. */
+void waitlist_stop(struct waitlist *waitlist, struct mono_time deadline);
+/* When the engine has ended what was left of those ops, and nobody joins any more. *waitlist
+ * becomes NULL. */
+void waitlist_free(struct waitlist **waitlist);
 
 #endif

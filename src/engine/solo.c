@@ -217,7 +217,6 @@ settle_committed(struct solo *solo, struct waiter_list *waiters)
     if (op->hold != NULL && op->hold->status == HOLD_ACTIVE && op->seat_count == 0)
         settle_area_timer(batch, op, op->hold);
     solo_settle_late(solo, waiters);
-    solo_settle_returned(solo, waiters);
     if (op->checkout != NULL) {
         settle_checkout_timers(batch, op);
         mark_ended(solo);
@@ -262,6 +261,8 @@ settle_solo(struct solo *solo, bool committed)
         settle_hold_rows(batch, op, committed, solo->sale != NULL ? NULL : &waiters);
     if (committed && op->kind == OP_ASSIGN)
         solo_settle_assign(solo, &waiters);
+    if (committed) /* behind the sale: who watches sees nobody without a seat */
+        solo_settle_returned(solo, &waiters);
     tell_send(batch->worker);
     void_late_grants(batch);
     if (op->fate == FATE_ANSWER || best_is_lost(op))

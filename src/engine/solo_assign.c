@@ -261,7 +261,8 @@ solo_run_assign(struct solo *solo)
 
 /* --- afterwards ------------------------------------------------------------------------------ */
 
-/* If it fails the entry is tried again at once, and fails the same way. */
+/* It isn't the op's fault: it goes on to the next entry, and behind a few of them lets others have
+ * the worker. Where this fails the entry is tried again, and fails the same way. */
 void
 solo_pass_over(struct solo *solo)
 {
@@ -277,8 +278,12 @@ solo_pass_over(struct solo *solo)
     pg_param_int8(&params, PASSED_OVER_US);
     pg_param_int8(&params, PASSED_OVER_MOST_US);
     if (pg_run(worker->pg, STATEMENT_PASS_OVER, &params,
-               ops_store_deadline(worker->engine, &solo->op, 1), &rows) != PG_DONE)
+               ops_store_deadline(worker->engine, &solo->op, 1), &rows) != PG_DONE) {
         op->fate = FATE_LATER;
+    } else if (op->prepared == PREPARED_MAX) {
+        op->prepared = op->locked_tries = 0;
+        op->fate = FATE_LATER;
+    }
     pg_result_free(&rows);
 }
 

@@ -5,8 +5,9 @@
  *   HF_NOT_FOUND  what came free fits nobody who waits: the news is used up
  *   else          tried again, later and later: others are at it, or the store is away
  *
- * A look at all seats of a large house takes its time, so the next one comes after a pause that is
- * some times as long: however many join, Postgres is not kept busy by it.
+ * A look at all seats of a large house takes its time, so the next one comes after a pause: as long
+ * where somebody got a seat, some times as long where nobody did. However many join, Postgres is
+ * not kept busy by it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "waitlist_internal.h"
 
 #define AT_ONCE         4 /* each takes a worker for its transaction */
-#define LOOK_SHARE      4 /* a pause is so many times as long as the look before it */
+#define LOOK_SHARE      4 /* a pause is so many times as long as the look that found nobody */
 #define LOOK_PAUSE_MOST (250 * TIME_US_PER_MS)
 #define CONTENDED_US    (10 * TIME_US_PER_MS)
 #define TROUBLE_US      (100 * TIME_US_PER_MS)
@@ -43,25 +44,31 @@ pause_after_failure(struct list *list, enum hf_status status)
     return (us << doubles) + chance.bytes[15] * us / 256; /* nodes don't meet again and again */
 }
 
+/* After a look at named seats there is none. */
+static int64_t
+pause_after_look(const struct assignment *one, int64_t share)
+{
+    int64_t us = share * (mono_now().us - one->op.received.us);
+
+    if (!one->news.whole)
+        return 0;
+    return us < LOOK_PAUSE_MOST ? us : LOOK_PAUSE_MOST;
+}
+
 /* What is left of its news, and how long the list has no turn. */
 static int64_t
 judge_locked(struct assignment *one, struct news *left)
 {
     struct list *list = one->list;
-    int64_t took_us = mono_now().us - one->op.received.us;
 
     *left = one->news;
-    if (one->op.status == HF_CREATED) {
-        list->failures = 0;
-        return 0;
-    }
-    if (one->op.status != HF_NOT_FOUND)
+    if (one->op.status != HF_CREATED && one->op.status != HF_NOT_FOUND)
         return pause_after_failure(list, one->op.status);
-    *left = (struct news){ 0 };
     list->failures = 0;
-    if (!one->news.whole)
-        return 0;
-    return LOOK_SHARE * took_us < LOOK_PAUSE_MOST ? LOOK_SHARE * took_us : LOOK_PAUSE_MOST;
+    if (one->op.status == HF_CREATED)
+        return pause_after_look(one, 1);
+    *left = (struct news){ 0 };
+    return pause_after_look(one, LOOK_SHARE);
 }
 
 static void
@@ -81,7 +88,6 @@ assignment_finish(struct op *op)
     (void)op; /* nobody waits for a text */
 }
 
-/* The room is there until all its ops have come back: not a moment longer. */
 static void
 assignment_send(struct op *op)
 {
@@ -141,13 +147,22 @@ assignment_new(struct waitlist *room, struct list *list, const struct news *news
     return one;
 }
 
+/* A worker is left to who doesn't wait, where there is another. */
+static int
+at_once_most(const struct waitlist *room)
+{
+    int64_t others = room->node->config->workers - 1;
+
+    return others < 1 ? 1 : others < AT_ONCE ? (int)others : AT_ONCE;
+}
+
 /* NULL: none may be handed out now; *due: when one may. */
 static struct assignment *
 next_locked(struct waitlist *room, struct mono_time *due)
 {
     struct news news;
 
-    if (room->under_way == AT_ONCE || room->stopping)
+    if (room->under_way >= at_once_most(room) || room->stopping)
         return NULL;
     struct list *list = list_take_locked(room, mono_now(), &news, due);
     if (list == NULL)

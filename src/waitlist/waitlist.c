@@ -133,13 +133,13 @@ waitlist_start(struct node *node)
     return room;
 }
 
-/* Each comes back: at the latest when its deadline has passed. */
+/* What has not come back by then is ended by the engine, when it stops. */
 static void
-wait_for_ops(struct waitlist *room)
+wait_for_ops(struct waitlist *room, struct mono_time deadline)
 {
     bool under_way = true;
 
-    while (under_way) {
+    while (under_way && mono_now().us < deadline.us) {
         lock_take(&room->lock);
         under_way = room->under_way > 0;
         lock_drop(&room->lock);
@@ -149,19 +149,35 @@ wait_for_ops(struct waitlist *room)
 }
 
 void
-waitlist_stop(struct waitlist **waitlist)
+waitlist_close(struct waitlist *room)
+{
+    if (room == NULL)
+        return;
+    lock_take(&room->lock);
+    room->stopping = true;
+    pthread_cond_signal(&room->wake);
+    lock_drop(&room->lock);
+}
+
+void
+waitlist_stop(struct waitlist *room, struct mono_time deadline)
+{
+    if (room == NULL)
+        return;
+    feed_watch(room->node->feed, NULL, NULL);
+    waitlist_close(room);
+    thread_join(&room->thread);
+    wait_for_ops(room, deadline);
+}
+
+void
+waitlist_free(struct waitlist **waitlist)
 {
     struct waitlist *room = *waitlist;
 
     if (room == NULL)
         return;
-    feed_watch(room->node->feed, NULL, NULL);
-    lock_take(&room->lock);
-    room->stopping = true;
-    pthread_cond_signal(&room->wake);
-    lock_drop(&room->lock);
-    thread_join(&room->thread);
-    wait_for_ops(room);
+    hf_assert(room->under_way == 0);
     room_free(room);
     *waitlist = NULL;
 }

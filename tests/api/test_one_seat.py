@@ -137,6 +137,25 @@ def test_the_policy_counts_from_when_it_is_set(client, admin, db, org, check_aud
     check_audit(event)
 
 
+@pytest.mark.parametrize("kind", ["flight", "event"])
+def test_an_event_put_by_a_node_that_doesn_t_know_the_policy_has_it_by_its_kind(client, admin, db, org, kind):
+    event = admin.make_event(3, kind="event" if kind == "flight" else "flight", policy={"max_seats_per_user": 1})
+    with db.cursor() as cursor:  # as put_event of the version before, which is told to others by nobody
+        cursor.execute("UPDATE events SET kind = %s, one_seat_per_user = NULL, one_hold_per_user = false, "
+                       "version = version + 1 WHERE org_id = %s AND event_id = %s", (kind, org, event))
+    is_flight = kind == "flight"
+    assert admin.get(f"/api/events/{event}").expect(200).json["policy"]["one_seat_per_user"] is is_flight
+    [listed] = [each for each in admin.get("/api/events").expect(200).json["events"] if each["event_id"] == event]
+    assert listed["policy"]["one_seat_per_user"] is is_flight
+    bought(client, event, "A-1", cart="c1")
+    answer = client.hold(event, "A-2", cart="c2")
+    if is_flight:
+        client.confirm(answer.expect(201).json["hold_id"]).expect(200)
+    else:
+        answer.expect(422, "user_limit")
+    assert owners(db, org, event) == {"A-2" if is_flight else "A-1": ("sold", client.user)}
+
+
 def test_a_hold_of_several_seats_takes_the_place_of_one_of_several(client, flight, db, org, check_audit):
     bought(client, flight, "A-1", "A-2")
     bought(client, flight, "A-3", "A-4")

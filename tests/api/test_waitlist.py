@@ -2,16 +2,18 @@
 
 import pytest
 
-from support.bystander import holding
+from support.bystander import holding, trigger
 from support.client import Client, seat
 from support.contract import check_problem
 from support.mailbox import Mailbox
 from support.node import Node
 from support.receiver import Receiver
+from support.sse import EventStream
+from support.swarm import ask
 from support.tables import query
 from support.waiting import at_once, wait_until
-from support.waitlists import (assert_first_come_first_served, await_row, entry_of, got, is_now, join, joined, leave,
-                               row_of, told)
+from support.waitlists import (assert_first_come_first_served, await_row, entry_of, got, is_now, join, join_shot, joined,
+                               leave, row_of, told)
 
 CONFIRM = {"waitlist_mode": "confirm"}
 FROM = "tickets@house.example"
@@ -345,6 +347,17 @@ def test_who_has_a_seat_and_waits_for_a_better_one_changes_it(admin, client, oth
     prove(event)
 
 
+def test_who_watches_sees_their_new_seat_before_the_old_one_is_free(admin, client, other, full):
+    event, holds = full([seat("1A", type="window"), seat("1B", type="aisle")], kind="flight")
+    admin.cancel(holds["1B"]).expect(200)
+    client.confirm(client.held(event, "1B")["hold_id"]).expect(200)
+    joined(client, event, type="window")
+    with EventStream(other, event) as stream:
+        admin.cancel(holds["1A"]).expect(200)
+        told = [(each.name, each.data["seat_id"]) for each in stream.seats(4)]
+    assert told == [("seat_released", "1A"), ("seat_held", "1A"), ("seat_sold", "1A"), ("seat_released", "1B")]
+
+
 def test_a_confirmed_seat_that_is_given_up_serves_who_waits(admin, client, other, full, prove):
     event, holds = full([seat("1A")], kind="flight")
     admin.cancel(holds["1A"]).expect(200)
@@ -587,3 +600,16 @@ def test_an_entry_that_somebody_is_about_is_not_waited_for(admin, client, full, 
         assert is_now(client, entry, "QUEUED")
         bystander.release()
         got(client, entry)
+
+
+def test_who_joins_a_node_that_stops_has_a_place_all_the_same(start_node, client, full, db):
+    """The write takes longer than the node may wait for it."""
+    leaving = start_node(request_timeout="60s", drain_timeout="2s", drain_delay="0ms")
+    event, _ = full(1)
+    with trigger(db, "slow", "waitlist", "BEFORE INSERT", "PERFORM pg_sleep(4); RETURN NEW;"):
+        wire = ask(join_shot(client.at(leaving), event))
+        wait_until(lambda: query(db, "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' "
+                                 "AND datname = current_database()"), 10, what="the entry is being written")
+        leaving.stop()
+    assert wire.answer(timeout=10).expect(201).json["position"] == 1
+    join(client, event).expect(409, "already_waiting")

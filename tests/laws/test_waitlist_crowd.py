@@ -245,6 +245,17 @@ def test_offers_go_down_the_list_until_somebody_takes_one(admin, db, org, prove)
     prove(event)
 
 
+def test_three_hundred_first_on_the_list_who_may_have_no_more_block_nobody(admin, client, prove):
+    """Each is found out by a try of its own, one right behind the other."""
+    event, holds = sold_out(admin, 301, policy=CONFIRM | {"max_seats_per_user": 1})
+    volley([join_shot(admin.as_user(f"owner-{n}"), event) for n in range(1, 301)])
+    entry = joined(client, event)
+    assert entry["position"] == 301
+    admin.cancel(holds["A-301"]).expect(200)
+    assert got(client, entry, timeout=9)["seatId"] == "A-301"
+    prove(event)
+
+
 def test_ten_thousand_who_want_what_isn_t_there_cost_nothing(admin, client, db, org, prove):
     event, holds = sold_out(admin, 20, policy=CONFIRM)
     query_nothing(db, """
