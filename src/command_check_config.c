@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "commands.h"
+#include "holdfast/api_keys.h"
+#include "holdfast/baggage.h"
 #include "holdfast/cold.h"
 #include "holdfast/delivery.h"
 #include "holdfast/http.h"
@@ -97,6 +99,12 @@ doubt_settings(const struct config *config)
         warn("payment_provider is simulated: nobody is charged");
     if (strncmp(config->payment_url, "http:", 5) == 0)
         warn("payment_url is not https: what is sent there can be read and changed on its way");
+    if (strncmp(config->baggage_provider_url, "http:", 5) == 0)
+        warn("baggage_provider_url is not https: what is sent there can be read and changed on its "
+             "way");
+    if (config->api_keys[0] != '\0' && config->jwt_secret[0] == '\0')
+        warn("api_keys are set without jwt_secret: no passenger's token can be signed, so nobody "
+             "can log in");
     if (config->redis_url[0] == '\0')
         warn("redis_url is empty: there is no warm tier");
     if (config->drain_delay >= config->drain_timeout)
@@ -173,7 +181,9 @@ command_check_config(const struct config *config, int argc, char **argv)
     bool good = keys_are_good(config);
     good = proxies_are_good(config) && good;
     good = address_is_good(config) && good;
+    good = room_takes(config, api_keys_check) && good;
     good = room_takes(config, payments_check) && good;
+    good = room_takes(config, baggage_check) && good;
     good = room_takes(config, delivery_check) && good;
     doubt_settings(config);
     doubt_postgres(config);

@@ -20,6 +20,7 @@
 
 #include "commands.h"
 #include "holdfast/api.h"
+#include "holdfast/baggage.h"
 #include "holdfast/delivery.h"
 #include "holdfast/desk.h"
 #include "holdfast/fanout.h"
@@ -30,6 +31,7 @@
 #include "holdfast/streams.h"
 #include "holdfast/thread.h"
 #include "holdfast/upkeep.h"
+#include "holdfast/waitlist.h"
 
 #define POSTGRES_RETRY_US (500 * TIME_US_PER_MS)
 #define DRAIN_LOOK_US     (5 * TIME_US_PER_MS)
@@ -267,8 +269,8 @@ start_base(struct server *server)
     return true;
 }
 
-/* Looks closely at keys, proxies, address, payments and delivery: what is wrong there is told before
- * Postgres is waited for. */
+/* Looks closely at keys, proxies, address, payments, baggage and delivery: what is wrong there is
+ * told before Postgres is waited for. */
 static bool
 start_api(struct server *server)
 {
@@ -282,7 +284,7 @@ start_api(struct server *server)
         return false;
     }
     if (payments_check(config, error, sizeof(error)) &&
-        delivery_check(config, error, sizeof(error)))
+        baggage_check(config, error, sizeof(error)) && delivery_check(config, error, sizeof(error)))
         server->api = api_new(&server->node, error, sizeof(error));
     if (server->api == NULL)
         fprintf(stderr, "holdfast serve: %s\n", error);
@@ -346,6 +348,17 @@ start_payments(struct node *node)
 }
 
 static bool
+start_baggage(struct node *node)
+{
+    char error[ERROR_BYTES] = "";
+
+    node->baggage = baggage_start(node->config, error, sizeof(error));
+    if (node->baggage == NULL)
+        fprintf(stderr, "holdfast serve: %s\n", error);
+    return node->baggage != NULL;
+}
+
+static bool
 start_delivery(struct node *node)
 {
     char error[ERROR_BYTES] = "";
@@ -364,7 +377,7 @@ start_threads(struct server *server)
     node->engine = engine_start(node);
     if (node->engine == NULL)
         return failed("the engine");
-    if (!start_payments(node))
+    if (!start_payments(node) || !start_baggage(node))
         return false;
     node->desk = desk_start(node);
     if (node->desk == NULL)
@@ -378,6 +391,9 @@ start_threads(struct server *server)
         return failed("the streams");
     if (!start_delivery(node))
         return false;
+    node->waitlist = waitlist_start(node);
+    if (node->waitlist == NULL)
+        return failed("the waitlist");
     server->repair = repair_start(node);
     return server->repair != NULL || failed("repair");
 }
@@ -435,6 +451,7 @@ drain(struct server *server, struct mono_time deadline)
 {
     api_set_phase(server->api, API_DRAINING);
     acceptor_drain_begin(server->acceptor);
+    waitlist_close(server->node.waitlist); /* other nodes go on */
     sleep_us(server->node.config->drain_delay);
     streams_close(server->node.streams);
     acceptor_drain_close(server->acceptor);
@@ -467,14 +484,18 @@ stop_rooms(struct server *server, struct mono_time deadline)
     close_front(server, deadline);
     if (server->repair != NULL)
         repair_stop(&server->repair);
+    waitlist_stop(node->waitlist, deadline); /* it hands ops to the engine */
     delivery_stop(&node->delivery, deadline);
     payments_stop(node->payments); /* before upkeep looks whether the engine is quiet */
+    baggage_stop(node->baggage);
     if (server->upkeep != NULL)
         upkeep_stop(&server->upkeep);
     if (node->desk != NULL)
         desk_stop(&node->desk, deadline);
+    baggage_free(&node->baggage); /* a job of the desk may have weighed until now */
     if (node->engine != NULL)
         engine_stop(&node->engine, deadline);
+    waitlist_free(&node->waitlist); /* a job of the desk told of who joined, an op came back */
     payments_free(&node->payments); /* an op that the engine ended may have charged until now */
     if (server->acceptor != NULL)
         acceptor_stop(&server->acceptor);

@@ -24,7 +24,9 @@ newest AS MATERIALIZED (SELECT * FROM found ORDER BY at DESC, id DESC LIMIT $11:
 SELECT (SELECT count(*) FROM found) AS seen, n.id, n.at, n.action, n.event_id, n.seat_id, n.area_id, n.hold_id, n.user_id,
     n.actor, n.reason, n.version, n.quantity, n.held_until, n.request_id, n.client_ip, n.user_agent, n.meta,
     COALESCE((n.meta ->> 'checkout_id')::uuid, h.checkout_id) AS checkout,
-    CASE WHEN n.action = 'seat_released' THEN extract(epoch FROM n.at - h.created_at)::int8 END AS held_seconds
+    CASE WHEN n.action = 'seat_released' THEN extract(epoch FROM n.at - h.created_at)::int8 END AS held_seconds,
+    (n.meta ->> 'checkin_id')::uuid AS checkin,
+    (n.meta ->> 'waitlist_id')::uuid AS waitlist
 FROM newest w
 JOIN audit_log n ON n.ctid = w.place AND n.tableoid = w.month
 LEFT JOIN LATERAL (

@@ -38,13 +38,13 @@ upd AS (
     WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING j.pos, s.version),
 lines_over AS MATERIALIZED ( -- found by their key, whatever the statistics say (status::text is no partial index's)
-    SELECT j.org, j.event, j.now, j.hold_id, h.line FROM j
+    SELECT j.pos, j.org, j.event, j.now, j.hold_id, h.line, ttl_reason(h.source) AS why FROM j
     CROSS JOIN LATERAL (
-        SELECT s.line FROM seat_holds s
+        SELECT s.line, s.source FROM seat_holds s
         WHERE s.hold_id = j.hold_id AND s.seat_id = j.seat AND s.status::text = 'active' OFFSET 0) h
     WHERE j.code = 'ok' AND j.over),
 closed AS (
-    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = o.now
+    UPDATE seat_holds h SET status = 'expired', reason = o.why, ended_at = o.now
     FROM lines_over o
     WHERE h.hold_id = o.hold_id AND h.line = o.line AND h.org_id = o.org AND h.event_id = o.event
       AND h.status::text = 'active'
@@ -53,8 +53,8 @@ aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
         user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT j.now, u.version - 1, j.hold_id, j.held_until, 'seat_released'::audit_action, $1, $2,
-        j.seat, j.user_id, NULL, 'ttl_expired', $6::text, NULL, NULL
-    FROM j JOIN upd u ON u.pos = j.pos WHERE j.over
+        j.seat, j.user_id, NULL, o.why, $6::text, NULL, NULL
+    FROM lines_over o JOIN j ON j.pos = o.pos JOIN upd u ON u.pos = j.pos
     UNION ALL
     SELECT j.now, u.version, NULL, NULL, 'seat_blocked'::audit_action, $1, $2,
         j.seat, NULL, $4::text, $5::text, $6, $7::text, $8::text

@@ -16,22 +16,26 @@
 -- pay: $18 uuid[] the checkout that it must be in: the one that marked the lines of it which lived longest
 --   (lines that came later have no mark)
 -- $19 text[] client's address   $20 text[] user agent
+-- $21 bool[] confirm: it is alone in its transaction, where its user can give back what they had bought before (return_seats)
+-- $22 text[] event that it must be of (null: any)
 --
 -- Columns: ord, code, event, until (of the hold, after the change), now, born, owner, event_version,
 -- then per changed line (null where nothing changed): seat, area, version, status (of the seat
 -- after the change), hold, usr, seat_until, ended (the hold that has left the seat, or null), held, sold (of the area),
--- in_payment (of the seat).
+-- in_payment (of the seat), flight (of a row each: the hold's event is one), why (the seat was released).
 -- code: ok | same (nothing to change) | expired (a release found the hold over: released as such) |
 --   not_over (expire: its time has not come; until tells when) | hold_not_found | not_hold_owner |
 --   hold_not_active | hold_expired | event_closed | payment_in_flight | version_conflict |
---   seat_not_found | user_limit | locked (a seat is locked by another transaction)
+--   seat_not_found | user_limit | locked (a seat is locked by another transaction) |
+--   alone (the policy is one seat per user: to be confirmed again, alone)
 -- status::text keeps the plan off the partial indexes, which look cheaper than the key while the
 -- table is small.
 -- P0001 when rows changed are not those promised. Indexes: primary keys; seat_holds_user (transfer).
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int4[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::int4[],
-        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[])
-    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent)),
+        $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::bool[], $18::uuid[], $19::text[], $20::text[],
+        $21::bool[], $22::text[])
+    AS u(ord, what, org, hold, owner, secs, to_user, reason, notes, actor, rid, repeat, checkout, ip, agent, alone, bound)),
 drops AS MATERIALIZED (SELECT * FROM unnest($13::int4[], $14::text[]) AS u(ord, seat)),
 expect AS MATERIALIZED (SELECT * FROM unnest($15::int4[], $16::text[], $17::int8[]) AS u(ord, seat, version)),
 ln AS MATERIALIZED (
@@ -56,7 +60,7 @@ lines AS MATERIALIZED (
         (array_agg(user_id ORDER BY status::text = 'active' DESC, ended_at DESC, line DESC))[1] AS owner,
         COALESCE(max(held_until) FILTER (WHERE status = 'active'), max(held_until)) AS until,
         sum(quantity) FILTER (WHERE status = 'active') AS units,
-        min(created_at) AS born, bool_or(in_payment AND status = 'active') AS paying,
+        min(created_at) AS born, min(source) AS source, bool_or(in_payment AND status = 'active') AS paying,
         (array_agg(checkout_id ORDER BY ended_at DESC NULLS FIRST) FILTER (WHERE checkout_id IS NOT NULL))[1] AS checkout
     FROM ln GROUP BY ord),
 seats_of AS MATERIALIZED (
@@ -77,19 +81,20 @@ strangers AS MATERIALIZED ( -- versions asked for of seats that the hold doesn't
     WHERE NOT EXISTS (SELECT 1 FROM ln l WHERE l.ord = x.ord AND l.seat_id = x.seat AND l.status IN ('active', 'converted'))
     GROUP BY x.ord),
 c AS MATERIALIZED (
-    SELECT r.*, l.event, l.owner AS has_owner, l.until, l.born, l.units, clk.now, e.extend_by, e.max_hold,
+    SELECT r.*, l.event, l.owner AS has_owner, l.until, l.born, l.units, l.source, clk.now, e.extend_by, e.max_hold,
         e.version AS event_version, e.max_seats_per_user, e.one_hold_per_user,
+        COALESCE(e.one_seat_per_user, e.kind = 'flight') AS one_seat_per_user, COALESCE(e.kind = 'flight', false) AS flight,
         GREATEST(l.until, LEAST(l.until + make_interval(secs => CASE WHEN r.secs > 0 THEN r.secs ELSE e.extend_by END),
             l.born + make_interval(secs => e.max_hold))) AS new_until,
         CASE
-        WHEN l.ord IS NULL THEN 'hold_not_found'
+        WHEN l.ord IS NULL OR r.bound <> l.event THEN 'hold_not_found'
         WHEN r.what = 'transfer' AND r.repeat AND l.owner = r.to_user THEN 'same'
         WHEN r.owner IS NOT NULL AND r.owner <> l.owner THEN 'not_hold_owner'
         WHEN e.status = 'cancelled' AND r.what IN ('extend', 'confirm', 'transfer', 'pay', 'sell') THEN 'event_closed'
         WHEN l.active = 0 AND r.what = 'expire' THEN 'same'
         WHEN l.active = 0 AND r.what = 'cancel' THEN
-            CASE WHEN l.last_status = 'converted' THEN 'hold_not_active' ELSE 'same' END
-        WHEN l.active = 0 AND r.what = 'confirm' AND l.last_status = 'converted' THEN 'same'
+            CASE WHEN l.converted > 0 THEN 'hold_not_active' ELSE 'same' END
+        WHEN l.active = 0 AND r.what = 'confirm' AND l.converted > 0 THEN 'same'
         WHEN l.active = 0 AND r.what = 'remove' AND r.repeat AND d.gone = d.asked THEN 'same'
         WHEN l.active = 0 THEN CASE WHEN l.last_status = 'expired' THEN 'hold_expired' ELSE 'hold_not_active' END
         WHEN r.what IN ('sell', 'fail', 'unpay') THEN
@@ -106,6 +111,7 @@ c AS MATERIALIZED (
         WHEN x.ord IS NOT NULL THEN 'seat_not_found'
         WHEN s.moved THEN 'version_conflict'
         WHEN r.what = 'transfer' AND r.to_user = l.owner THEN 'same'
+        WHEN r.what = 'confirm' AND COALESCE(e.one_seat_per_user, e.kind = 'flight') AND NOT r.alone THEN 'alone'
         ELSE 'ok' END AS code
     FROM req r CROSS JOIN clk
     LEFT JOIN lines l ON l.ord = r.ord
@@ -120,7 +126,7 @@ full_hands AS MATERIALIZED ( -- a transfer may not give somebody more than the p
         FROM seat_holds h
         WHERE h.org_id = c.org AND h.event_id = c.event AND h.user_id = c.to_user
           AND h.status IN ('active', 'converted')
-          AND (h.status = 'converted' OR h.in_payment OR h.held_until > c.now)) u
+          AND CASE WHEN h.status = 'converted' THEN NOT c.one_seat_per_user ELSE h.in_payment OR h.held_until > c.now END) u
     WHERE c.what = 'transfer' AND c.code = 'ok'
       AND ((c.max_seats_per_user > 0 AND u.units + c.units > c.max_seats_per_user)
            OR (c.one_hold_per_user AND u.lines > 0))),
@@ -128,10 +134,11 @@ v AS MATERIALIZED (
     SELECT c.*, CASE WHEN f.ord IS NOT NULL THEN 'user_limit'
         WHEN c.code = 'ok' AND c.what = 'extend' AND c.new_until <= c.until THEN 'same'
         ELSE c.code END AS verdict,
-        CASE WHEN c.what = 'expire' OR c.code = 'expired' THEN 'ttl_expired' ELSE c.reason END AS why
-    FROM c LEFT JOIN full_hands f ON f.ord = c.ord),
+        r.over, CASE WHEN r.over THEN ttl_reason(c.source) ELSE c.reason END AS why
+    FROM c LEFT JOIN full_hands f ON f.ord = c.ord
+    CROSS JOIN LATERAL (SELECT c.what = 'expire' OR c.code = 'expired' AS over) r),
 act AS MATERIALIZED ( -- the lines that really change; of a hold that is over only the seats it still has
-    SELECT v.ord, v.what, v.verdict, v.now, v.actor, v.rid, v.ip, v.agent, v.notes, v.why, v.to_user, v.new_until,
+    SELECT v.ord, v.what, v.verdict, v.now, v.actor, v.rid, v.ip, v.agent, v.notes, v.over, v.why, v.to_user, v.new_until,
         w.hold_id, w.line, w.org_id, w.event_id, w.seat_id, w.area_id, w.quantity, w.user_id, w.held_until,
         k.line IS NOT NULL AND k.status = 'held' AND k.hold_id = w.hold_id AS has_seat,
         v.what IN ('extend', 'transfer', 'pay', 'unpay') AS keeps, v.what IN ('confirm', 'sell') AS sells
@@ -151,7 +158,7 @@ upd AS (
 updh AS (
     UPDATE seat_holds h SET
         status = CASE WHEN a.keeps THEN 'active' WHEN a.sells THEN 'converted'
-            WHEN a.why = 'ttl_expired' THEN 'expired' ELSE 'cancelled' END::hold_status,
+            WHEN a.over THEN 'expired' ELSE 'cancelled' END::hold_status,
         held_until = CASE WHEN a.what = 'extend' THEN a.new_until ELSE h.held_until END,
         user_id = CASE WHEN a.what = 'transfer' THEN a.to_user ELSE h.user_id END,
         in_payment = a.what = 'pay',
@@ -189,9 +196,9 @@ aud AS (
             WHEN 'pay' THEN 'payment_started' WHEN 'unpay' THEN 'payment_stopped'
             WHEN 'confirm' THEN 'seat_sold' WHEN 'sell' THEN 'seat_sold' ELSE 'seat_released' END::audit_action,
         CASE WHEN area_id IS NOT NULL THEN quantity END, org_id, event_id, seat_id, area_id,
-        line_user, CASE WHEN why = 'ttl_expired' THEN NULL ELSE actor END,
+        line_user, CASE WHEN over THEN NULL ELSE actor END,
         CASE WHEN keeps OR sells THEN NULL ELSE why END, rid,
-        CASE WHEN why = 'ttl_expired' THEN NULL ELSE ip END, CASE WHEN why = 'ttl_expired' THEN NULL ELSE agent END
+        CASE WHEN over THEN NULL ELSE ip END, CASE WHEN over THEN NULL ELSE agent END
     FROM done WHERE seat_status IS NOT NULL OR area_id IS NOT NULL
     RETURNING 1),
 kept AS MATERIALIZED (
@@ -204,6 +211,7 @@ SELECT v.ord, v.verdict AS code, v.event,
     v.has_owner AS owner, v.event_version,
     d.seat_id AS seat, d.area_id AS area, d.version, d.seat_status AS status, d.seat_hold AS hold, d.seat_user AS usr,
     d.seat_until, CASE WHEN d.seat_hold IS NULL OR d.seat_status = 'sold' THEN d.hold_id END AS ended,
-    d.area_held AS held, d.area_sold AS sold, COALESCE(d.seat_payment, false) AS in_payment
+    d.area_held AS held, d.area_sold AS sold, COALESCE(d.seat_payment, false) AS in_payment, v.flight,
+    CASE WHEN NOT (d.keeps OR d.sells) THEN d.why END AS why
 FROM kept, v LEFT JOIN done d ON d.ord = v.ord
 ORDER BY v.ord, d.line

@@ -4,7 +4,7 @@
 -- Columns: hour, section (null: of an area), area (null: of seats), held, sold, expired, active,
 -- user_cancelled, payment_failed, admin_override, otherwise (cancelled in another way).
 -- Seats, and quantities of areas; held is the sum of the rest. A hold that is over is expired,
--- whether or not it was cleaned up.
+-- whether or not it was cleaned up; what was sold and given back is cancelled.
 -- The audit log names the holds of that time (audit_log_event), their lines say what became of them
 -- (primary key of seat_holds, a hold's lines at once; in order, so that neighbours are read once),
 -- the event's seats their section (primary key of seats).

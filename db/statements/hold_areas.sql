@@ -51,7 +51,8 @@ counted AS MATERIALIZED (
         SELECT COALESCE(sum(h.quantity), 0) AS units FROM seat_holds h
         WHERE h.org_id = a.org AND h.event_id = a.event AND h.user_id = a.usr
           AND h.status IN ('active', 'converted')
-          AND (h.status = 'converted' OR h.in_payment OR h.held_until > clk.now)) c),
+          AND CASE WHEN h.status = 'converted' THEN NOT COALESCE(e.one_seat_per_user, e.kind = 'flight')
+              ELSE h.in_payment OR h.held_until > clk.now END) c),
 j AS MATERIALIZED (
     SELECT r.*, clk.now, e.hold_ttl, a.capacity, a.held, a.sold, a.price, a.version,
         s.hold_id AS same_hold, s.held_until AS same_until, s.created_at AS same_born,

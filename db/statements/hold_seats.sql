@@ -12,7 +12,8 @@
 -- $19 text[] client's address. Not its user agent: that would cost every hold 3 %.
 --
 -- Columns: pos, ord, code, taken (the whole hold was granted), version, status, in_payment,
--- hold, user, until (of the seat as it now is), section, row, number, price, born, now, takeover (another's hold was over).
+-- hold, user, until (of the seat as it now is), section, row, number, price, born, now, takeover (another's hold was over),
+-- over_why (as what it ended).
 -- code: ok | stale (policy changed: prepare again) | event_not_found | event_closed |
 --   seat_not_found | too_many_seats | user_limit | seat_taken | own (the user has it) | seat_sold |
 --   seat_blocked | locked (another transaction is deciding)
@@ -46,7 +47,8 @@ lk AS MATERIALIZED (
 clk AS MATERIALIZED (SELECT clock_timestamp() AS now, count(*) AS locked FROM lk),
 counted AS MATERIALIZED (
     SELECT d.ord, c.units
-    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr FROM req r
+    FROM (SELECT DISTINCT r.ord, r.org, r.event, r.usr, COALESCE(e.one_seat_per_user, e.kind = 'flight') AS one_seat_per_user
+          FROM req r
           JOIN ev e ON e.org_id = r.org AND e.event_id = r.event
           WHERE e.max_seats_per_user > 0) d
     CROSS JOIN clk
@@ -54,7 +56,8 @@ counted AS MATERIALIZED (
         SELECT COALESCE(sum(h.quantity), 0) AS units FROM seat_holds h
         WHERE h.org_id = d.org AND h.event_id = d.event AND h.user_id = d.usr
           AND h.status IN ('active', 'converted')
-          AND (h.status = 'converted' OR h.in_payment OR h.held_until > clk.now)) c),
+          AND CASE WHEN h.status = 'converted' THEN NOT d.one_seat_per_user -- it will be given back
+              ELSE h.in_payment OR h.held_until > clk.now END) c),
 j AS MATERIALIZED ( -- what is narrow and read often stands first: rows are taken apart up to the last column needed
     SELECT r.pos, r.ord, l.pos IS NOT NULL AND l.status = 'held' AS takeover,
         CASE
@@ -107,13 +110,13 @@ upd AS (
         t.seen_until, s.section, s."row", s.number, t.org, t.event, t.seat, t.usr, t.cart, t.source, t.email,
         t.actor, t.rid, t.ip, t.seen_user),
 over AS ( -- the lines of the holds that are taken over: found by their key, whatever the statistics say
-    SELECT u.org, u.event, u.now, u.seen_hold, h.line FROM upd u
+    SELECT u.pos, u.org, u.event, u.now, u.seen_hold, h.line, ttl_reason(h.source) AS why FROM upd u
     CROSS JOIN LATERAL (
-        SELECT s.line FROM seat_holds s
+        SELECT s.line, s.source FROM seat_holds s
         WHERE s.hold_id = u.seen_hold AND s.seat_id = u.seat AND s.status::text = 'active' OFFSET 0) h
     WHERE u.takeover),
 closed AS (
-    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = o.now
+    UPDATE seat_holds h SET status = 'expired', reason = o.why, ended_at = o.now
     FROM over o
     WHERE h.hold_id = o.seen_hold AND h.line = o.line AND h.org_id = o.org AND h.event_id = o.event
       AND h.status::text = 'active'
@@ -129,8 +132,8 @@ aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
         user_id, actor, reason, request_id, client_ip)
     SELECT u.now, u.version - 1, u.seen_hold, u.seen_until, 'seat_released'::audit_action, u.org,
-        u.event, u.seat, u.seen_user, NULL, 'ttl_expired', u.rid, NULL
-    FROM upd u WHERE u.takeover
+        u.event, u.seat, u.seen_user, NULL, o.why, u.rid, NULL
+    FROM over o JOIN upd u ON u.pos = o.pos
     UNION ALL
     SELECT u.now, u.version, u.hold, u.ends, 'seat_held'::audit_action, u.org,
         u.event, u.seat, u.usr, u.actor, NULL, u.rid, u.ip
@@ -145,13 +148,13 @@ kept AS MATERIALIZED (
 SELECT x.* FROM kept, (
     SELECT u.pos, u.ord, 'ok' AS code, true AS taken, u.version, 'held'::seat_status AS status, false AS in_payment,
         u.hold, u.usr, u.ends AS until, u.section, u."row", u.number, u.price, u.born, u.now,
-        u.takeover
+        u.takeover, CASE WHEN u.takeover THEN (SELECT o.why FROM over o WHERE o.pos = u.pos) END AS over_why
     FROM upd u
     UNION ALL
     SELECT t.pos, t.ord,
         CASE WHEN t.code IN ('stale', 'event_not_found', 'event_closed', 'seat_not_found') THEN t.code
              WHEN t.too_many THEN 'too_many_seats' WHEN t.over_limit THEN 'user_limit' ELSE t.code END,
         false, t.seen_version, t.seen_status, t.seen_payment, t.seen_hold, t.seen_user, t.seen_until,
-        NULL, NULL, NULL, NULL, t.born, t.now, false
+        NULL, NULL, NULL, NULL, t.born, t.now, false, NULL
     FROM t WHERE NOT t.taken) x
 ORDER BY x.pos

@@ -31,13 +31,13 @@ upd AS (
     WHERE j.code = 'ok' AND s.org_id = j.org AND s.event_id = j.event AND s.seat_id = j.seat
     RETURNING s.version),
 lines_over AS MATERIALIZED ( -- found by their key, whatever the statistics say (status::text is no partial index's)
-    SELECT j.org, j.event, j.now, j.hold_id, h.line FROM j
+    SELECT j.org, j.event, j.now, j.hold_id, h.line, ttl_reason(h.source) AS why FROM j
     CROSS JOIN LATERAL (
-        SELECT s.line FROM seat_holds s
+        SELECT s.line, s.source FROM seat_holds s
         WHERE s.hold_id = j.hold_id AND s.seat_id = j.seat AND s.status::text = 'active' OFFSET 0) h
     WHERE j.code = 'ok' AND j.over),
 closed AS (
-    UPDATE seat_holds h SET status = 'expired', reason = 'ttl_expired', ended_at = o.now
+    UPDATE seat_holds h SET status = 'expired', reason = o.why, ended_at = o.now
     FROM lines_over o
     WHERE h.hold_id = o.hold_id AND h.line = o.line AND h.org_id = o.org AND h.event_id = o.event
       AND h.status::text = 'active'
@@ -46,8 +46,8 @@ aud AS (
     INSERT INTO audit_log (at, version, hold_id, held_until, action, org_id, event_id, seat_id,
         user_id, actor, reason, request_id, client_ip, user_agent)
     SELECT j.now, u.version - 1, j.hold_id, j.held_until, 'seat_released'::audit_action, $1, $2, $3,
-        j.user_id, NULL, 'ttl_expired', $5::text, NULL, NULL
-    FROM j, upd u WHERE j.over
+        j.user_id, NULL, o.why, $5::text, NULL, NULL
+    FROM lines_over o, j, upd u
     UNION ALL
     SELECT j.now, u.version, NULL, NULL, 'seat_removed'::audit_action, $1, $2, $3,
         NULL, $4::text, NULL, $5, $6::text, $7::text

@@ -36,7 +36,7 @@ tickets AS MATERIALIZED (
     FROM chk CROSS JOIN LATERAL unnest(chk.hold_ids) WITH ORDINALITY AS u(hold, pos)
     CROSS JOIN LATERAL (
         SELECT line, seat_id, area_id, ticket_ids FROM seat_holds s
-        WHERE s.hold_id = u.hold AND s.org_id = $1::text AND s.ticket_ids IS NOT NULL OFFSET 0) h
+        WHERE s.hold_id = u.hold AND s.org_id = $1::text AND s.status::text = 'converted' OFFSET 0) h
     CROSS JOIN LATERAL unnest(h.ticket_ids) AS t(ticket)),
 aud AS (
     INSERT INTO audit_log (at, action, org_id, event_id, user_id, actor, reason, request_id, meta, client_ip, user_agent)

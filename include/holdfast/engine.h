@@ -42,7 +42,9 @@ struct node {
     struct engine *engine;
     struct desk *desk;
     struct payments *payments;
+    struct baggage *baggage;
     struct delivery *delivery;
+    struct waitlist *waitlist;
     _Atomic int64_t doubts; /* transactions whose outcome is being asked for */
 };
 
@@ -106,6 +108,10 @@ void engine_replan(struct engine *engine);
  */
 int64_t engine_key_lock(struct slice org, struct slice user, struct slice method, struct slice path,
                         struct slice key);
+
+/* The advisory lock that whatever changes a hold takes first, the same on every node and in every
+ * lane. */
+int64_t engine_hold_lock(const struct uuid *hold);
 
 /* --- reading holds, for the desk ----------------------------------------- */
 

@@ -27,7 +27,9 @@ enum event_kind { EVENT_KIND_EVENT, EVENT_KIND_SHOW, EVENT_KIND_FLIGHT };
 struct policy {
     int32_t hold_ttl_s, extend_by_s, max_hold_s;
     int32_t max_seats_per_hold, max_seats_per_user; /* 0: no limit (per user) */
-    bool one_hold_per_user, no_single_seat_gap;
+    bool one_hold_per_user;
+    bool one_seat_per_user; /* who confirms gives back what they had confirmed before */
+    bool no_single_seat_gap;
 };
 
 struct event_info {

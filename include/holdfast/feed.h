@@ -173,6 +173,16 @@ void feed_lose(struct feed *feed, int64_t incarnation);
 /* The peer left cleanly, having told everything. */
 void feed_part(struct feed *feed, int64_t incarnation);
 
+/* --- one who listens ------------------------------------------------------------------ */
+
+/*
+ * Has `hear` called for every change from now on, of this node (ours) and of peers, as soon as
+ * memory has it: under the feed's lock, so it is brief and may not call the feed. There is one
+ * place for it; NULL empties it, and then no call is under way any more.
+ */
+typedef void feed_hearer(void *context, const struct feed_change *change, bool ours);
+void feed_watch(struct feed *feed, feed_hearer *hear, void *context);
+
 /* --- readers ------------------------------------------------------------------------ */
 
 /* What this node has in memory now. */

@@ -34,6 +34,12 @@ enum op_kind {
     OP_TRANSFER, /* to to_user */
     OP_PATCH,    /* add `seats`, release `drop`, set `areas` */
     OP_EXPIRE,   /* the hold's time may have come; by the node itself */
+    OP_RETURN,   /* seats[0], held or sold, of `user` (empty: of whoever has it) is free again */
+    /*
+     * A free seat to the first on the event's waitlist whom it fits. HF_CREATED: somebody has one;
+     * HF_NOT_FOUND: nobody is to be served now; HF_SEAT_CONTENDED: others are at it, try again.
+     */
+    OP_ASSIGN,
 
     /* Of a checkout: each a transaction of its own, all or nothing. */
     OP_CHECKOUT_START,  /* of `holds`, or of all that user has there */
@@ -157,6 +163,7 @@ struct checkout_view {
     struct db_time expires_at; /* the earliest end of its holds */
     int hold_count;
     struct hold_view **holds;
+    bool of_flight; /* its event is one */
     bool has_intent;
     struct uuid intent_id;
     enum intent_status intent_status;
@@ -192,12 +199,13 @@ struct op {
     struct slice actor; /* who: the token's user; empty: the system */
     bool privileged;    /* agent, service, admin: may act on others' holds, hold before the sale */
     struct slice request_id;
-    struct slice event;    /* OP_HOLD; empty where only the hold is named */
-    struct uuid hold_id;   /* the hold; for OP_HOLD the new one's id */
-    int seat_count;        /* seats to take */
-    struct op_seat *seats; /* in request order */
-    struct op_best *best;  /* OP_HOLD: instead of seats; NULL: none */
-    int drop_count;        /* seats to release */
+    struct slice event; /* OP_HOLD, OP_RETURN, OP_ASSIGN; empty where only the hold is named */
+    struct slice bound_event; /* a hold of another event is not found; empty: any will do */
+    struct uuid hold_id;      /* the hold; for OP_HOLD the new one's id */
+    int seat_count;           /* seats to take */
+    struct op_seat *seats;    /* in request order */
+    struct op_best *best;     /* OP_HOLD: instead of seats; NULL: none */
+    int drop_count;           /* seats to release */
     struct op_seat *drop;
     int area_count;
     struct op_area *areas;
@@ -214,8 +222,10 @@ struct op {
     const char *provider;         /* OP_PAY: its name; static text */
     struct slice method;          /* OP_PAY: payment_method */
     enum payment_outcome outcome; /* OP_PAY_SETTLE */
-    struct slice provider_key;    /* OP_PAY_SETTLE: of the webhook that said so; empty: none */
-    bool keyed;                   /* has an Idempotency-Key */
+    int free_count; /* OP_ASSIGN: seats that may be free; 0: any of the event may be */
+    struct slice *free;
+    struct slice provider_key; /* OP_PAY_SETTLE: of the webhook that said so; empty: none */
+    bool keyed;                /* has an Idempotency-Key */
     struct slice key, key_method, key_path;
     uint8_t key_digest[32];              /* SHA-256 of method, path and body */
     struct mono_time received, deadline; /* each op has one */
@@ -231,6 +241,7 @@ struct op {
     enum hf_status status;
     enum op_tier tier;              /* who knew */
     bool same;                      /* nothing was changed: it was so already */
+    bool of_flight;                 /* the hold or checkout that it was about is one of a flight */
     int changed;                    /* how many seats and areas of a hold a change of it changed */
     struct hold_view *hold;         /* NULL when there is none to show */
     struct checkout_view *checkout; /* the same, of OP_CHECKOUT_* and OP_PAY* */
@@ -255,6 +266,7 @@ struct op {
     bool row_waits; /* another has a seating row of it for long: tried alone, and not waited for */
     bool may_have_run; /* an outcome was lost, it committed: run it as a repeat */
     bool finished;     /* finish was called (an op with a key: before its commit) */
+    bool is_baggage;   /* OP_PAY_SETTLE: of a bag's surcharge; checkout_id is the check-in's */
     bool refund;       /* OP_PAY_SETTLE: paid too late, and what was paid for is gone */
     int own_count;     /* the same: newer holds of the payer that have some of it */
     struct uuid *own;

@@ -15,10 +15,11 @@
  *
  * Threads:  any. Locks: MAP_TABLE, then MAP; never across I/O: loading is done by
  *           the caller between seat_maps_get and seat_maps_load.
- * Memory:   64 bytes a seat, and what never changes about it: its JSON and some 60 bytes. Where
- *           best seats are chosen, five bits a seat, and 4 for each of at most 20 numbers of
- * seats that are asked for. Limits:   maps_max events; the one longest unused goes, but none that
- * is watched. At most three quarters are watched: those that nobody follows can still be read.
+ * Memory:   72 bytes a seat, and what never changes about it: its JSON and some 60 bytes. Where
+ *           best seats are chosen, five bits a seat, and 4 for each of at most 20 numbers of seats
+ *           that are asked for.
+ * Limits:   maps_max events; the one longest unused goes, but none that is watched. At most three
+ *           quarters are watched: those that nobody follows can still be read.
  */
 #ifndef HOLDFAST_SEAT_MAP_H
 #define HOLDFAST_SEAT_MAP_H
@@ -156,6 +157,9 @@ struct seat_map_request {
      */
     int64_t show_version;
     struct slice show;
+    /* seat_maps_copy: stands for the reader in the tag, where what is made of a copy differs by it.
+     */
+    uint64_t reader;
 };
 
 /* W/"<event>-<version>", of a show W/"<event>.<version of its row>-<version>" */
@@ -170,6 +174,34 @@ struct seat_map_reply {
 
 enum seat_map_answer seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
                                    struct seat_map_reply *reply);
+
+/* --- a copy, for who writes it in another way ---------------------------------------- */
+
+struct seat_map_seat {
+    struct slice seat;       /* lives as long as the copy */
+    enum seat_status status; /* a hold that is over shows as available */
+    int64_t version;
+    struct db_time until; /* of a held one */
+    uint64_t user_hash;   /* hash_seeded of who has it; 0: nobody, or that isn't known */
+};
+
+/* All seats that are not removed, by row and number, as they were at one moment. */
+struct seat_map_copy {
+    int count;
+    struct seat_map_seat *seats;
+    struct layout *layout; /* the map's own */
+};
+
+/*
+ * As seat_maps_get, and SEAT_MAP_BODY gives the copy instead of a body: the caller's, until
+ * seat_map_copy_free. On a loop (may_render is false) only of some hundred seats, else
+ * SEAT_MAP_RENDER. `since` and `show` don't count. SEAT_MAP_LOAD: no memory, too.
+ */
+enum seat_map_answer seat_maps_copy(struct seat_maps *maps, const struct seat_map_request *request,
+                                    struct seat_map_reply *reply, struct seat_map_copy *copy);
+void seat_map_copy_free(struct seat_map_copy *copy);
+
+/* --- reading a map -------------------------------------------------------------------- */
 
 /* What is noted before a map is read. */
 struct seat_map_reading {

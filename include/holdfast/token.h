@@ -44,6 +44,11 @@ struct token_claims {
     enum token_role role;
     int64_t exp_unix_s; /* from this second on it is over */
     int64_t nbf_unix_s; /* before this second it is not valid yet; 0: always was */
+    /* A passenger's token, from a login: good for one event and one check-in, with the role user.
+     */
+    char event[ID_BYTES_MAX + 1]; /* the claim `event`; empty: of whatever event */
+    bool has_checkin;
+    struct uuid checkin; /* the claim `checkin` */
 };
 
 struct token_verifier; /* opaque */

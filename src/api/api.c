@@ -163,7 +163,7 @@ take_uuid(struct api_call *call, const char *name, enum hf_status unknown, struc
 
     if (text.len == 0 || uuid_parse(text, id))
         return true;
-    respond_refusal(call, unknown, NULL);
+    respond_refusal(call, unknown, unknown == HF_NOT_FOUND ? "There is nothing of that id." : NULL);
     return false;
 }
 
@@ -173,7 +173,9 @@ take_ids(struct api_call *call)
     return take_id(call, "event", &call->event) && take_id(call, "seat", &call->seat) &&
            take_uuid(call, "hold", HF_HOLD_NOT_FOUND, &call->hold_id) &&
            take_uuid(call, "checkout", HF_CHECKOUT_NOT_FOUND, &call->checkout_id) &&
-           take_uuid(call, "intent", HF_INTENT_NOT_FOUND, &call->intent_id);
+           take_uuid(call, "intent", HF_INTENT_NOT_FOUND, &call->intent_id) &&
+           take_uuid(call, "checkin", HF_CHECKIN_NOT_FOUND, &call->checkin_id) &&
+           take_uuid(call, "waitlist", HF_NOT_FOUND, &call->waitlist_id);
 }
 
 /* --- Content-Type ------------------------------------------------------------- */
@@ -257,7 +259,8 @@ handle(void *context, struct http_exchange *exchange)
         return;
     }
     if (find_route(call) && within_limits(call) && has_route(call) && call_authenticate(call) &&
-        idempotency_read(call) && call_authorize(call) && take_ids(call) && body_is_of_type(call))
+        idempotency_read(call) && call_authorize(call) && take_ids(call) &&
+        call_may_use_event(call, call->event) && body_is_of_type(call))
         call->route->handler(api, call);
 }
 
@@ -304,9 +307,13 @@ api_new(struct node *node, char *error, size_t error_bytes)
     api->proxies = proxy_list_new(node->config->trusted_proxies, error, error_bytes);
     if (api->proxies == NULL)
         goto failed;
+    api->keys = api_keys_new(node->config, error, error_bytes);
+    if (api->keys == NULL)
+        goto failed;
     api->limiter = rate_limiter_new(node->config);
+    api->logins = login_limit_new(node->config);
     api->occupancies = occupancies_new(node);
-    if (api->limiter == NULL || api->occupancies == NULL) {
+    if (api->limiter == NULL || api->logins == NULL || api->occupancies == NULL) {
         snprintf(error, error_bytes, "no memory");
         goto failed;
     }
@@ -322,7 +329,9 @@ api_free(struct api **api)
     if (*api == NULL)
         return;
     occupancies_free(&(*api)->occupancies);
+    login_limit_free(&(*api)->logins);
     rate_limiter_free(&(*api)->limiter);
+    api_keys_free(&(*api)->keys);
     proxy_list_free(&(*api)->proxies);
     token_verifier_free(&(*api)->verifier);
     free(*api);

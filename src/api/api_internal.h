@@ -23,11 +23,13 @@
 #include <stdint.h>
 
 #include "holdfast/api.h"
+#include "holdfast/api_keys.h"
 #include "holdfast/arena.h"
 #include "holdfast/desk.h"
 #include "holdfast/engine.h"
 #include "holdfast/http.h"
 #include "holdfast/ids.h"
+#include "holdfast/login_limit.h"
 #include "holdfast/rate_limit.h"
 #include "holdfast/slice.h"
 #include "holdfast/status.h"
@@ -41,10 +43,11 @@ struct api_call;
 /* --- routes (routes.c) --------------------------------------------------- */
 
 enum route_access {
-    ACCESS_OPEN,   /* no token is looked at */
-    ACCESS_TOKEN,  /* any valid token */
-    ACCESS_TICKET, /* the same, or ?ticket=, which the handler looks at */
-    ACCESS_ADMIN   /* role admin */
+    ACCESS_OPEN,    /* no token is looked at */
+    ACCESS_TOKEN,   /* any valid token */
+    ACCESS_TICKET,  /* the same, or ?ticket=, which the handler looks at */
+    ACCESS_SERVICE, /* role admin or service */
+    ACCESS_ADMIN    /* role admin */
 };
 
 enum route_limit {
@@ -106,6 +109,8 @@ struct api {
     struct node *node;
     struct token_verifier *verifier;
     struct rate_limiter *limiter;
+    struct api_keys *keys;
+    struct login_limit *logins;
     struct proxy_list *proxies;
     struct occupancies *occupancies;
     _Atomic int phase; /* enum api_phase */
@@ -131,6 +136,8 @@ struct api_call {
     struct uuid hold_id;             /* {hold} */
     struct uuid checkout_id;         /* {checkout} */
     struct uuid intent_id;           /* {intent} */
+    struct uuid checkin_id;          /* {checkin} */
+    struct uuid waitlist_id;         /* {waitlist} */
     char client[ADDRESS_TEXT_BYTES]; /* whose request it is, behind the proxies */
     struct rate_result rate;
     struct mono_time deadline; /* request_timeout after the last byte came */
@@ -222,6 +229,14 @@ HF_MUST_CHECK bool call_key_digest(struct api_call *call);
  */
 HF_MUST_CHECK bool call_authenticate(struct api_call *call);
 HF_MUST_CHECK bool call_authorize(struct api_call *call);
+/*
+ * A passenger's token is for one event: whatever names another one (the path, which api.c looks at,
+ * a field of the body, a query) is refused. False: so it was, and the call is gone.
+ */
+HF_MUST_CHECK bool call_may_use_event(struct api_call *call, struct slice event);
+/* The same of a thing whose event the store told: what is of another event is as if it did not
+ * exist. */
+bool call_sees_event(const struct api_call *call, struct slice event);
 /* Counts the call against its address's limits (api.c does, but for LIMIT_NONE). False: it is over
  * one, a 429 has been sent and the call is gone. */
 HF_MUST_CHECK bool call_within_limits(struct api_call *call);
@@ -263,14 +278,34 @@ enum hf_status call_outcome(struct api_call *call, enum pg_outcome outcome, cons
 api_handler holds_best_post, holds_post, seat_hold_post, holds_list, hold_get, hold_patch,
     hold_extend, hold_delete, hold_seat_delete, hold_transfer, hold_confirm;
 
+/* hold_read.c, at the desk: the hold of the path, in the call's arena. HF_HOLD_NOT_FOUND, or why it
+ * couldn't be read. */
+HF_MUST_CHECK enum hf_status hold_find(struct api_call *call, struct desk_tools *tools,
+                                       struct hold_view **hold);
+
 /* checkouts.c, checkout_pay.c, checkout_read.c */
 api_handler checkouts_post, checkout_get, checkout_complete, checkout_cancel;
+
+/* waitlist.c, waitlist_leave.c, waitlist_read.c */
+api_handler waitlist_post, flight_waitlist_post, waitlist_list, flight_waitlist_list, waitlist_get,
+    waitlist_delete;
 
 /* payment_webhook.c, dead_letters.c */
 api_handler payment_webhook_post, dead_letters_get, dead_letter_replay;
 
 /* system.c, openapi.c */
 api_handler health_get, ready_get, metrics_get, openapi_get, problem_page_get, home_get;
+
+/* Beside other nodes a seat map may be this old: well under a second. */
+#define SEAT_MAP_FRESH_US (500 * TIME_US_PER_MS)
+/* seats_map.c: a map was served, and had to be read from Postgres or not. */
+void seat_map_served(bool was_read);
+
+/* flights.c */
+api_handler flight_seatmap_get, flight_seat_hold, flight_seat_cancel, flight_hold_confirm;
+
+/* seat_events.c */
+api_handler flight_events_get;
 
 /* events.c, import.c, seats.c, admin.c */
 api_handler events_put, events_get, events_list, events_import, seats_map_get, show_seats_get,
@@ -287,6 +322,9 @@ api_handler audit_get;
 
 /* admin_release.c */
 api_handler seats_release;
+
+/* checkins.c, checkins_import.c, baggage.c, pnr_login.c */
+api_handler checkins_post, checkin_get, checkins_import, baggage_post, pnr_login_post;
 
 /* stream.c, stream_ticket.c */
 api_handler stream_get, stream_ticket_post;

@@ -4,17 +4,10 @@
  * The log is narrow: what an entry was about, and the states before and after, follow from its
  * action. How long a hold had lasted is asked of the hold when the entry is read.
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "api_internal.h"
-#include "audit_search.h"
+#include "audit_page.h"
 #include "holdfast/json.h"
-
-#define LIMIT_DEFAULT    100
-#define LIMIT_MAX        1000
-#define PLACE_TEXT_BYTES 48
 
 /* --- the question ------------------------------------------------------------- */
 
@@ -73,55 +66,6 @@ read_filters(struct api_call *call, struct audit_question *question)
     return true;
 }
 
-static void
-place_format(struct audit_place place, char text[PLACE_TEXT_BYTES])
-{
-    snprintf(text, PLACE_TEXT_BYTES, "%" PRId64 "-%" PRId64, place.at_us, place.id);
-}
-
-/* As place_format writes it, and in no other way. */
-static bool
-place_parse(struct slice text, struct audit_place *place)
-{
-    char given[PLACE_TEXT_BYTES], again[PLACE_TEXT_BYTES];
-
-    if (text.len >= sizeof(given))
-        return false;
-    snprintf(given, sizeof(given), "%.*s", SLICE_ARG(text));
-    if (sscanf(given, "%18" SCNd64 "-%18" SCNd64, &place->at_us, &place->id) != 2 ||
-        place->at_us < 0 || place->id < 0)
-        return false;
-    place_format(*place, again);
-    return strcmp(given, again) == 0;
-}
-
-/* Where the page begins: at `after`, `to` or now, whichever is the oldest. False: answered. */
-static bool
-read_begin(struct api_call *call, struct audit_question *question)
-{
-    struct slice after;
-    struct audit_place place;
-    struct db_time to;
-    int64_t error_us;
-
-    to.us = call_now(call->api, &error_us).us + error_us + CLOCK_LEEWAY_US;
-    question->before.at_us = to.us;
-    question->before.id = 0;
-    if (!call_query_time(call, "to", &to))
-        return false;
-    if (to.us < question->before.at_us)
-        question->before.at_us = to.us;
-    if (!call_query(call, "after", &after))
-        return true;
-    if (!place_parse(after, &place)) {
-        respond_field_error(call, "after", "is not the `next` of a page");
-        return false;
-    }
-    if (place.at_us < question->before.at_us)
-        question->before = place;
-    return true;
-}
-
 /* --- an entry ------------------------------------------------------------------- */
 
 /* What an action is about, and the states that it leads from and to; NULL: none to tell. */
@@ -132,7 +76,7 @@ static const struct action_sense {
     { "hold_extended", "SeatHold", "active", "active" },
     { "hold_changed", "SeatHold", "active", "active" },
     { "hold_transferred", "SeatHold", "active", "active" },
-    { "seat_released", "SeatHold", "active", NULL }, /* after: by the reason */
+    { "seat_released", "SeatHold", NULL, NULL }, /* by what the entry has */
     { "seat_sold", "SeatHold", "active", "converted" },
     { "payment_started", "SeatHold", "active", "active" },
     { "payment_stopped", "SeatHold", "active", "active" },
@@ -148,6 +92,16 @@ static const struct action_sense {
     { "checkout_cancelled", "Checkout", "open", "cancelled" },
     { "checkout_failed", "Checkout", "paying", "failed" },
     { "refund_required", "Checkout", NULL, NULL },
+    { "checkin_created", "Checkin", NULL, "IN_PROGRESS" },
+    { "checkin_changed", "Checkin", NULL, NULL },
+    { "baggage_weighed", "Checkin", NULL, NULL }, /* the details tell */
+    { "baggage_paid", "Checkin", NULL, "COMPLETED" },
+    { "baggage_not_paid", "Checkin", "WAITING_FOR_PAYMENT", "IN_PROGRESS" },
+    { "waitlist_joined", "waitlist", NULL, "QUEUED" },
+    { "waitlist_offered", "waitlist", "QUEUED", "OFFERED" },
+    { "waitlist_assigned", "waitlist", NULL, "ASSIGNED" },
+    { "waitlist_lapsed", "waitlist", "OFFERED", "LAPSED" },
+    { "waitlist_left", "waitlist", NULL, "LEFT" },
 };
 
 static const struct action_sense *
@@ -216,6 +170,8 @@ write_time(struct json_writer *w, const char *name, const struct entry *entry,
 static void
 write_entity(struct json_writer *w, const struct entry *entry, const char *entity)
 {
+    if (has(entry, AC_CHECKIN))
+        entity = "Checkin"; /* a refund may be of either */
     json_field_text(w, "entity_type", slice_of(entity));
     if (strcmp(entity, "SeatHold") == 0)
         write_uuid(w, "entity_id", entry, AC_HOLD);
@@ -225,6 +181,10 @@ write_entity(struct json_writer *w, const struct entry *entry, const char *entit
         write_text(w, "entity_id", entry, AC_AREA);
     else if (strcmp(entity, "Checkout") == 0)
         write_uuid(w, "entity_id", entry, AC_CHECKOUT);
+    else if (strcmp(entity, "Checkin") == 0)
+        write_uuid(w, "entity_id", entry, AC_CHECKIN);
+    else if (strcmp(entity, "waitlist") == 0)
+        write_uuid(w, "entity_id", entry, AC_WAITLIST);
     else
         write_text(w, "entity_id", entry, AC_EVENT);
 }
@@ -235,15 +195,25 @@ is_release(const struct action_sense *sense)
     return strcmp(sense->action, "seat_released") == 0;
 }
 
+static bool
+has_run_out(const struct entry *entry)
+{
+    struct slice reason = text_of(entry, AC_REASON);
+
+    return slice_is(reason, "ttl_expired") || slice_is(reason, "waitlist_lapsed");
+}
+
 static void
 write_states(struct json_writer *w, const struct entry *entry, const struct action_sense *sense)
 {
-    const char *after = sense->after;
+    const char *before = sense->before, *after = sense->after;
 
-    if (is_release(sense))
-        after = slice_is(text_of(entry, AC_REASON), "ttl_expired") ? "expired" : "cancelled";
-    if (sense->before != NULL)
-        json_field_text(w, "previous_status", slice_of(sense->before));
+    if (is_release(sense)) { /* what was sold had no end any more */
+        before = has(entry, AC_HELD_UNTIL) ? "active" : "converted";
+        after = has_run_out(entry) ? "expired" : "cancelled";
+    }
+    if (before != NULL)
+        json_field_text(w, "previous_status", slice_of(before));
     if (after != NULL)
         json_field_text(w, "new_status", slice_of(after));
 }
@@ -301,73 +271,38 @@ write_metadata(struct json_writer *w, const struct entry *entry, const struct ac
 }
 
 static void
-write_entry(struct json_writer *w, const struct entry *entry)
+write_entry(struct json_writer *w, const struct pg_result *rows, int row)
 {
-    struct slice action = text_of(entry, AC_ACTION);
+    struct entry entry = { rows, row };
+    struct slice action = text_of(&entry, AC_ACTION);
     const struct action_sense *sense = sense_of(action);
 
     json_object_begin(w);
-    json_field_int(w, "id", pg_get_int(entry->rows, entry->row, AC_ID));
+    json_field_int(w, "id", pg_get_int(rows, row, AC_ID));
     json_field_text(w, "action", action);
-    write_entity(w, entry, sense->entity);
-    write_text(w, "actor", entry, AC_ACTOR);
-    write_changes(w, entry, sense);
-    write_metadata(w, entry, sense);
-    write_time(w, "timestamp", entry, AC_AT);
+    write_entity(w, &entry, sense->entity);
+    write_text(w, "actor", &entry, AC_ACTOR);
+    write_changes(w, &entry, sense);
+    write_metadata(w, &entry, sense);
+    write_time(w, "timestamp", &entry, AC_AT);
     json_object_end(w);
 }
 
 /* --- the page ------------------------------------------------------------------- */
 
 static void
-write_page(struct buf *body, const struct audit_found *found)
-{
-    struct entry entry = { NULL, 0 };
-    struct json_writer w;
-    int written = 0;
-
-    json_writer_init(&w, body);
-    json_object_begin(&w);
-    json_name(&w, "entries");
-    json_array_begin(&w);
-    for (int part = 0; part < found->part_count; part++) {
-        int rows = pg_rows(found->parts[part]);
-        for (int row = 0; row < rows && written < found->count; row++, written++) {
-            entry = (struct entry){ found->parts[part], row };
-            write_entry(&w, &entry);
-        }
-    }
-    json_array_end(&w);
-    if (found->more && written > 0) {
-        char next[PLACE_TEXT_BYTES];
-        place_format((struct audit_place){ pg_get_time(entry.rows, entry.row, AC_AT).us,
-                                           pg_get_int(entry.rows, entry.row, AC_ID) },
-                     next);
-        json_field_text(&w, "next", slice_of(next));
-    }
-    json_object_end(&w);
-}
-
-static void
 run(struct api_call *call, struct desk_tools *tools)
 {
     const struct audit_question *question = call->state;
     struct audit_found found;
-    struct buf body = { 0 };
-    enum pg_outcome outcome = audit_search(tools->pg, question, call->deadline, &found);
+    enum pg_outcome outcome = audit_page_find(call, tools, question, &found);
 
-    if (outcome == PG_UNAVAILABLE && pg_ready_until(tools->pg, call->deadline)) {
-        audit_found_fini(&found); /* an idle connection's death shows only when it is used */
-        outcome = audit_search(tools->pg, question, call->deadline, &found);
-    }
-    if (outcome == PG_DONE) {
-        write_page(&body, &found);
-        respond_json(call, 200, &body);
-    } else if (outcome == PG_DATA_ERROR && question->action.len > 0) {
+    if (outcome == PG_DONE)
+        audit_page_answer(call, &found, "entries", write_entry);
+    else if (outcome == PG_DATA_ERROR && question->action.len > 0)
         respond_field_error(call, "action", "is not an action");
-    } else {
+    else
         respond_refusal(call, call_outcome(call, outcome, tools->pg), NULL);
-    }
     audit_found_fini(&found);
 }
 
@@ -375,21 +310,15 @@ void
 audit_get(struct api *api, struct api_call *call)
 {
     struct audit_question *question = arena_alloc(&call->arena, sizeof(*question));
-    struct db_time from = { 0 };
-    int64_t limit;
 
     (void)api;
     if (question == NULL) {
         respond_refusal(call, HF_OVERLOADED, NULL);
         return;
     }
-    *question = (struct audit_question){ .org = call_org(call) };
-    if (!read_filters(call, question) || !call_query_time(call, "from", &from) ||
-        !read_begin(call, question) ||
-        !call_query_int(call, "limit", 1, LIMIT_MAX, LIMIT_DEFAULT, &limit))
+    *question = (struct audit_question){ .report = REPORT_AUDIT_FIND, .org = call_org(call) };
+    if (!read_filters(call, question) || !audit_page_read(call, question))
         return;
-    question->from_us = from.us;
-    question->limit = (int)limit;
     call->state = question;
     call_on_desk(call, run);
 }

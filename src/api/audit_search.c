@@ -211,8 +211,8 @@ look(struct search *search)
 
     choose_window(search);
     fill_params(search, &params);
-    enum pg_outcome outcome = pg_run_text(search->pg, pg_report_text(REPORT_AUDIT_FIND), P_COUNT,
-                                          params.values, search->deadline, &rows);
+    enum pg_outcome outcome = pg_run_text(search->pg, pg_report_text(search->question->report),
+                                          P_COUNT, params.values, search->deadline, &rows);
     if (outcome != PG_DONE)
         return outcome;
     if (pg_rows(rows) > 0 && params.values[P_LOOK] != NULL &&

@@ -1,7 +1,7 @@
 /*
  * audit_search.h - the newest audit entries that fit a question, quickly on any number of rows.
  *
- * Callers:  audit_api.c.
+ * Callers:  audit_page.c.
  * Threads:  any; the caller owns the connection.
  * Memory:   what is found is the caller's until audit_found_fini.
  * Limits:   no window looks at more rows than a sale of 100,000 seats writes.
@@ -23,13 +23,15 @@ struct audit_place {
 
 /* An empty text asks for nothing. All live as long as the search. */
 struct audit_question {
+    enum pg_report
+        report; /* audit_find, or another that takes the same and gives AC_SEEN to AC_AT */
     struct slice org, event, seat, hold, user, action;
     int64_t from_us;
     struct audit_place before;
     int limit;
 };
 
-/* Columns of audit_find. */
+/* Columns of audit_find; the first three are those of any report here. */
 enum audit_column {
     AC_SEEN,
     AC_ID,
@@ -50,7 +52,9 @@ enum audit_column {
     AC_USER_AGENT,
     AC_META,
     AC_CHECKOUT,
-    AC_HELD_SECONDS
+    AC_HELD_SECONDS,
+    AC_CHECKIN,
+    AC_WAITLIST
 };
 
 #define AUDIT_PARTS_MAX 64
@@ -63,7 +67,7 @@ struct audit_found {
     struct pg_result *parts[AUDIT_PARTS_MAX];
 };
 
-/* PG_DATA_ERROR: `action` is no action. Other than PG_DONE: nothing was found out. */
+/* PG_DATA_ERROR: `action` is none. Other than PG_DONE: nothing was found out. */
 HF_MUST_CHECK enum pg_outcome audit_search(struct pg *pg, const struct audit_question *question,
                                            struct mono_time deadline, struct audit_found *found);
 void audit_found_fini(struct audit_found *found);

@@ -29,11 +29,49 @@ call_authenticate(struct api_call *call)
     return false;
 }
 
+static const char *
+lacking_role(const struct api_call *call)
+{
+    enum token_role role = call->claims.role;
+
+    switch (call->route->access) {
+    case ACCESS_SERVICE:
+        return role == ROLE_ADMIN || role == ROLE_SERVICE
+                   ? NULL
+                   : "This needs a token with the role admin or service.";
+    case ACCESS_ADMIN:
+        return role == ROLE_ADMIN ? NULL : "This needs a token with the role admin.";
+    case ACCESS_OPEN:
+    case ACCESS_TOKEN:
+    case ACCESS_TICKET:
+        break;
+    }
+    return NULL;
+}
+
 bool
 call_authorize(struct api_call *call)
 {
-    if (call->route->access != ACCESS_ADMIN || call->claims.role == ROLE_ADMIN)
+    const char *lacking = lacking_role(call);
+
+    if (lacking != NULL)
+        respond_refusal(call, HF_FORBIDDEN, lacking);
+    return lacking == NULL;
+}
+
+/* --- passengers' tokens ------------------------------------------------------------------- */
+
+bool
+call_sees_event(const struct api_call *call, struct slice event)
+{
+    return call->claims.event[0] == '\0' || slice_is(event, call->claims.event);
+}
+
+bool
+call_may_use_event(struct api_call *call, struct slice event)
+{
+    if (event.len == 0 || call_sees_event(call, event))
         return true;
-    respond_refusal(call, HF_FORBIDDEN, "This needs a token with the role admin.");
+    respond_refusal(call, HF_FORBIDDEN, "This token is for another event.");
     return false;
 }

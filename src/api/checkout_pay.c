@@ -115,6 +115,7 @@ pay_finish(struct op *op)
 {
     if (has_begun(op))
         return;
+    op_hide_from_stranger(op);
     if (op->status == HF_OK)
         write_outcome(op->context, op->checkout);
     else

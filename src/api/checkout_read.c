@@ -8,7 +8,8 @@
 static bool
 may_see(const struct api_call *call, const struct checkout_view *checkout)
 {
-    return call_is_privileged(call) || slice_equal(checkout->user, call_user(call));
+    return call_sees_event(call, checkout->event) &&
+           (call_is_privileged(call) || slice_equal(checkout->user, call_user(call)));
 }
 
 static void

@@ -21,6 +21,7 @@ static const struct body_spec start_body = { false, start_fields, 3 };
 static void
 start_finish(struct op *op)
 {
+    op_hide_from_stranger(op);
     if (op->status != HF_OK && op->status != HF_CREATED) {
         op_write_refusal(op->context, op);
         return;
@@ -37,6 +38,7 @@ checkouts_post(struct api *api, struct api_call *call)
 
     (void)api;
     if (!op_is_admitted(call) || !hold_request_read(call, &start_body, &request) ||
+        !call_may_use_event(call, request.event) ||
         (op = op_of_call(call, OP_CHECKOUT_START, start_finish)) == NULL ||
         !op_take_user(call, op, request.user, "user_id"))
         return;
@@ -52,6 +54,7 @@ checkouts_post(struct api *api, struct api_call *call)
 static void
 cancel_finish(struct op *op)
 {
+    op_hide_from_stranger(op);
     if (op->status == HF_OK)
         op_write_json(op->context, HF_OK, checkout_json_cancelled, op->checkout);
     else

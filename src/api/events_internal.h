@@ -6,7 +6,7 @@
  *   seats_batch.c    seats on their way to Postgres, in portions
  *   events_put.c     PUT of an event (events_body.c reads its body, events_put.h is between them)
  *   events_read.c    GET of one and of all
- *   csv.c, import_rows.c, import.c         seats from a CSV file
+ *   csv.c, csv_table.c, import_rows.c, import.c  seats from a CSV file
  *   seat_ids.c       the seats that an administrator's request names
  *   seats_tell.c     what a transaction changed, told to memory, streams and peers
  */
@@ -39,6 +39,7 @@ enum policy_name {
     POLICY_MAX_SEATS_PER_HOLD,
     POLICY_MAX_SEATS_PER_USER,
     POLICY_ONE_HOLD_PER_USER,
+    POLICY_ONE_SEAT_PER_USER,
     POLICY_NO_SINGLE_SEAT_GAP,
     POLICY_PAYMENT_TIMEOUT,
     POLICY_REHOLD_COOLDOWN,

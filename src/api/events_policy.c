@@ -28,6 +28,7 @@ static const struct policy_field {
     [POLICY_MAX_SEATS_PER_HOLD] = { "max_seats_per_hold", COUNT, 1, HOLD_MAX },
     [POLICY_MAX_SEATS_PER_USER] = { "max_seats_per_user", COUNT, 0, USER_MAX },
     [POLICY_ONE_HOLD_PER_USER] = { "one_hold_per_user", FLAG, 0, 1 },
+    [POLICY_ONE_SEAT_PER_USER] = { "one_seat_per_user", FLAG, 0, 1 },
     [POLICY_NO_SINGLE_SEAT_GAP] = { "no_single_seat_gap", FLAG, 0, 1 },
     [POLICY_PAYMENT_TIMEOUT] = { "payment_timeout", SECONDS, 1, YEAR_S },
     [POLICY_REHOLD_COOLDOWN] = { "rehold_cooldown", SECONDS, 0, YEAR_S },
@@ -50,6 +51,7 @@ policy_defaults(int32_t policy[POLICY_COUNT], enum event_kind kind, int64_t max_
     policy[POLICY_MAX_SEATS_PER_HOLD] = (int32_t)max_seats_per_hold;
     policy[POLICY_MAX_SEATS_PER_USER] = 0;
     policy[POLICY_ONE_HOLD_PER_USER] = kind == EVENT_KIND_FLIGHT;
+    policy[POLICY_ONE_SEAT_PER_USER] = kind == EVENT_KIND_FLIGHT;
     policy[POLICY_NO_SINGLE_SEAT_GAP] = kind == EVENT_KIND_SHOW;
     policy[POLICY_PAYMENT_TIMEOUT] = 300;
     policy[POLICY_REHOLD_COOLDOWN] = 0;
@@ -248,6 +250,7 @@ event_row_learn(struct node *node, struct slice org, const struct event_row *eve
                     .max_seats_per_hold = event->policy[POLICY_MAX_SEATS_PER_HOLD],
                     .max_seats_per_user = event->policy[POLICY_MAX_SEATS_PER_USER],
                     .one_hold_per_user = event->policy[POLICY_ONE_HOLD_PER_USER] != 0,
+                    .one_seat_per_user = event->policy[POLICY_ONE_SEAT_PER_USER] != 0,
                     .no_single_seat_gap = event->policy[POLICY_NO_SINGLE_SEAT_GAP] != 0 },
         .read_at = read_at,
     };

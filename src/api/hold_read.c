@@ -36,44 +36,43 @@ read_hold(struct api_call *call, struct desk_tools *tools, struct pg_result **ro
 static bool
 may_see(const struct api_call *call, const struct hold_view *hold)
 {
-    return call_is_privileged(call) || slice_equal(hold->user, call_user(call));
+    return call_sees_event(call, hold->event) &&
+           (call_is_privileged(call) || slice_equal(hold->user, call_user(call)));
 }
 
-static void
-answer_hold(struct api_call *call, const struct pg_result *rows)
+enum hf_status
+hold_find(struct api_call *call, struct desk_tools *tools, struct hold_view **hold)
 {
-    struct buf body = { 0 };
-    struct json_writer w;
+    struct pg_result *rows = NULL;
+    enum hf_status status = call_outcome(call, read_hold(call, tools, &rows), tools->pg);
 
-    if (pg_rows(rows) == 0) {
-        respond_refusal(call, HF_HOLD_NOT_FOUND, NULL);
-        return;
+    if (status == HF_OK && pg_rows(rows) == 0)
+        status = HF_HOLD_NOT_FOUND;
+    if (status == HF_OK) {
+        *hold = hold_view_from_rows(&call->arena, rows, 0, pg_rows(rows));
+        status = *hold == NULL ? HF_OVERLOADED : HF_OK;
     }
-    struct hold_view *hold = hold_view_from_rows(&call->arena, rows, 0, pg_rows(rows));
-    if (hold == NULL) {
-        respond_refusal(call, HF_OVERLOADED, NULL);
-        return;
-    }
-    if (!may_see(call, hold)) {
-        respond_refusal(call, HF_HOLD_NOT_FOUND, NULL);
-        return;
-    }
-    json_writer_init(&w, &body);
-    hold_json_write(&w, hold);
-    respond_json(call, 200, &body);
+    pg_result_free(&rows);
+    return status;
 }
 
 static void
 hold_get_run(struct api_call *call, struct desk_tools *tools)
 {
-    struct pg_result *rows = NULL;
-    enum pg_outcome outcome = read_hold(call, tools, &rows);
+    struct hold_view *hold;
+    struct buf body = { 0 };
+    struct json_writer w;
+    enum hf_status status = hold_find(call, tools, &hold);
 
-    if (outcome == PG_DONE)
-        answer_hold(call, rows);
-    else
-        respond_refusal(call, call_outcome(call, outcome, tools->pg), NULL);
-    pg_result_free(&rows);
+    if (status == HF_OK && !may_see(call, hold))
+        status = HF_HOLD_NOT_FOUND;
+    if (status != HF_OK) {
+        respond_refusal(call, status, NULL);
+        return;
+    }
+    json_writer_init(&w, &body);
+    hold_json_write(&w, hold);
+    respond_json(call, 200, &body);
 }
 
 void
@@ -115,7 +114,7 @@ read_event(struct api_call *call, struct list_request *list)
         return false;
     }
     if (id_is_valid(list->event))
-        return true;
+        return call_may_use_event(call, list->event);
     respond_bad_id(call, "event_id");
     return false;
 }

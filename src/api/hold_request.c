@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "json_cursor.h"
+#include "holdfast/decimal.h"
 #include "holdfast/json.h"
 
 #define FIELD_NAME_BYTES 96
@@ -479,12 +480,46 @@ read_int(struct reader *reader, const struct field_spec *spec, struct json_value
 }
 
 static void
+read_weight(struct reader *reader, const struct field_spec *spec, struct json_value value,
+            int64_t *out)
+{
+    if (value.kind != JSON_NUMBER || !decimal_hundredths_up(value.raw, out))
+        wrong(reader, spec->name, "is not a number from 0");
+}
+
+static void
 read_bool(struct reader *reader, const struct field_spec *spec, struct json_value value, bool *out)
 {
     if (value.kind == JSON_TRUE || value.kind == JSON_FALSE)
         *out = value.kind == JSON_TRUE;
     else
         wrong(reader, spec->name, "is neither true nor false");
+}
+
+static void
+read_wish(struct reader *reader, const struct field_spec *spec, struct json_value value,
+          struct hold_request *request)
+{
+    const struct field_spec type = { "seatPreferences.seatType", FIELD_PROSE, .max = spec->max };
+    const struct field_spec section = { "seatPreferences.section", FIELD_PROSE, .max = spec->max };
+    struct json_cursor cursor = json_cursor_open(value);
+    struct json_value name, member;
+    struct slice word;
+
+    if (value.kind != JSON_OBJECT) {
+        wrong(reader, spec->name, "is not an object");
+        return;
+    }
+    while (json_cursor_member(&cursor, &name, &member)) {
+        if (!json_value_text(reader->arena, name, &word)) {
+            reader->no_memory = true;
+            return;
+        }
+        if (member.kind != JSON_NULL && slice_is(word, "seatType"))
+            read_prose(reader, &type, member, &request->type);
+        if (member.kind != JSON_NULL && slice_is(word, "section"))
+            read_prose(reader, &section, member, &request->section);
+    }
 }
 
 /* --- the table ---------------------------------------------------------------- */
@@ -519,6 +554,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
         if (!json_value_count(value, spec->min, out))
             wrong(reader, spec->name, "is not a whole number above zero");
         return;
+    case FIELD_WEIGHT:
+        read_weight(reader, spec, value, out);
+        return;
     case FIELD_BOOL:
         read_bool(reader, spec, value, out);
         return;
@@ -530,6 +568,9 @@ read_field(struct reader *reader, const struct field_spec *spec, struct json_val
         return;
     case FIELD_AREAS:
         read_areas(reader, spec, value, out);
+        return;
+    case FIELD_WISH:
+        read_wish(reader, spec, value, request);
         return;
     case FIELD_HOLD_IDS:
         read_hold_ids(reader, spec, value, out);

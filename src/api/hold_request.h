@@ -38,6 +38,8 @@ struct hold_request {
     int64_t quantity, price_min, price_max;
     bool adjacent, accessible;
     struct slice intent, verdict, provider_key; /* a payment provider's webhook */
+    struct slice last_name, pnr;                /* of check-ins and logins */
+    int64_t weight;                             /* of a bag, in hundredths of a kilogram */
     struct seat_list seats; /* seat_ids, add_seat_ids; of a confirm: those whose version counts */
     struct seat_list drop;  /* remove_seat_ids */
     struct area_list areas;
@@ -57,10 +59,12 @@ enum field_type {
     FIELD_VERDICT,  /* struct slice: succeeded or failed */
     FIELD_INT,      /* int64_t: min..max */
     FIELD_COUNT,    /* int64_t: min.., INT64_MAX for whatever is more than that */
+    FIELD_WEIGHT,   /* int64_t: hundredths, rounded up, of a number that isn't negative */
     FIELD_BOOL,     /* bool */
     FIELD_SEAT_IDS, /* struct seat_list */
     FIELD_VERSIONS, /* struct seat_list from {seat: version} */
     FIELD_AREAS,    /* struct area_list; quantities min..max */
+    FIELD_WISH,     /* {seatType?, section?}, each up to max characters: `type` and `section` */
     FIELD_HOLD_IDS  /* struct uuid_list */
 };
 

@@ -26,6 +26,9 @@
         "ttl_seconds", FIELD_INT, AT(ttl_s), 1, SECONDS_MAX, false, false                          \
     }
 
+/* The seeds' clients know no cart: one is made. False: no memory, the call is gone. */
+HF_MUST_CHECK bool hold_make_cart_token(struct api_call *call, struct slice *cart_token);
+
 /* best: NULL: the request's seats and areas. Refused or given to the engine, the call is gone. */
 void hold_submit(struct api_call *call, const struct hold_request *request, struct op_best *best);
 

@@ -18,9 +18,19 @@ write_hold(struct json_writer *w, const void *hold)
     hold_json_write(w, hold);
 }
 
+/* To a flight a hold that is over isn't there to be confirmed (seed 003). */
+static void
+speak_as_flights_do(struct op *op)
+{
+    op_hide_from_stranger(op);
+    if (op_is_of_flight(op) && op->status == HF_HOLD_EXPIRED && op->kind == OP_CONFIRM)
+        op->status = HF_HOLD_NOT_FOUND;
+}
+
 static void
 hold_finish(struct op *op)
 {
+    speak_as_flights_do(op);
     bool is_done = op->status == HF_OK || op->status == HF_CREATED;
 
     hf_assert(!is_done || op->hold != NULL);
@@ -54,9 +64,8 @@ static const struct body_spec hold_body = { false, hold_fields, COUNT(hold_field
 static const struct field_spec seat_hold_fields[] = { CART_FIELDS(true) };
 static const struct body_spec seat_hold_body = { false, seat_hold_fields, COUNT(seat_hold_fields) };
 
-/* Seed 004's clients know no cart: one is made. */
-static bool
-make_cart_token(struct api_call *call, struct hold_request *request)
+bool
+hold_make_cart_token(struct api_call *call, struct slice *cart_token)
 {
     struct uuid uuid = uuid_v7_new();
     char *text = arena_alloc(&call->arena, UUID_TEXT_BYTES);
@@ -66,7 +75,7 @@ make_cart_token(struct api_call *call, struct hold_request *request)
         return false;
     }
     uuid_format(&uuid, text);
-    request->cart_token = slice_of(text);
+    *cart_token = slice_of(text);
     return true;
 }
 
@@ -83,7 +92,7 @@ has_what_a_hold_needs(struct api_call *call, struct hold_request *request)
         respond_field_errors(call, &errors);
         return false;
     }
-    return request->cart_token.len > 0 || make_cart_token(call, request);
+    return request->cart_token.len > 0 || hold_make_cart_token(call, &request->cart_token);
 }
 
 /* Only what is known in memory is judged here; the engine judges again. */
@@ -135,7 +144,8 @@ holds_post(struct api *api, struct api_call *call)
     struct hold_request request;
 
     (void)api;
-    if (hold_request_read(call, &hold_body, &request) && has_what_a_hold_needs(call, &request))
+    if (hold_request_read(call, &hold_body, &request) && has_what_a_hold_needs(call, &request) &&
+        call_may_use_event(call, request.event))
         hold_submit(call, &request, NULL);
 }
 
@@ -219,6 +229,16 @@ static const struct field_spec transfer_fields[] = {
 };
 static const struct body_spec transfer_body = { false, transfer_fields, COUNT(transfer_fields) };
 
+/* A passenger acts for themselves, and has nobody else put on a seat. */
+static bool
+may_transfer(struct api_call *call, struct slice to_user)
+{
+    if (call->claims.event[0] == '\0' || slice_equal(to_user, call_user(call)))
+        return true;
+    respond_refusal(call, HF_FORBIDDEN, "This token acts for its own passenger only.");
+    return false;
+}
+
 void
 hold_transfer(struct api *api, struct api_call *call)
 {
@@ -227,7 +247,7 @@ hold_transfer(struct api *api, struct api_call *call)
 
     (void)api;
     if (!op_is_admitted(call) || !hold_request_read(call, &transfer_body, &request) ||
-        (op = hold_op(call, OP_TRANSFER)) == NULL)
+        !may_transfer(call, request.to_user) || (op = hold_op(call, OP_TRANSFER)) == NULL)
         return;
     op->to_user = request.to_user;
     op_submit(call, op);
@@ -250,6 +270,7 @@ hold_confirm(struct api *api, struct api_call *call)
         (op = hold_op(call, OP_CONFIRM)) == NULL ||
         !op_take_user(call, op, request.user, "passengerId"))
         return;
+    op->privileged &= request.user.len == 0; /* of a passenger who is named it must be theirs */
     op->seats = request.seats.items;
     op->seat_count = request.seats.count;
     op_submit(call, op);

@@ -49,6 +49,15 @@ HF_MUST_CHECK enum hf_status idempotency_look_up(struct api_call *call, struct p
 /* The same for work that has no answer of its own for these. False: the call is answered. */
 HF_MUST_CHECK bool idempotency_is_new(struct api_call *call, struct pg *pg);
 
+/*
+ * The same for work that is one transaction: the key is claimed, and the answer kept, within it, so
+ * that of two at once only one works. `body` (a tx_body) fills the reply before it returns HF_OK.
+ * HF_OK: committed (or done before, under the key), and the call is answered; else it is the
+ * caller's to answer.
+ */
+HF_MUST_CHECK enum hf_status idempotency_run(struct api_call *call, struct pg *pg, tx_body *body,
+                                             void *context);
+
 /* Makes what was kept the call's reply. */
 void idempotency_fill(struct api_call *call, int status, struct slice type, struct slice body);
 

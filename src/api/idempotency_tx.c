@@ -23,6 +23,13 @@ struct key_columns {
 
 static const struct slice key_method = { "POST", 4 };
 
+/* What idempotency_run runs under the key. */
+struct keyed_work {
+    struct api_call *call;
+    tx_body *body;
+    void *context;
+};
+
 static int64_t
 lock_number(const struct api_call *call)
 {
@@ -181,4 +188,76 @@ idempotency_is_new(struct api_call *call, struct pg *pg)
     else if (status != HF_OK)
         respond_refusal(call, status, NULL);
     return status == HF_OK;
+}
+
+/* --- work under the key ---------------------------------------------------------------- */
+
+static void
+add_number(struct key_columns *columns, int number)
+{
+    struct pg_array *array = &columns->items[columns->count++];
+
+    pg_array_init(array, PG_INT4);
+    pg_array_int(array, number);
+}
+
+/* HF_INTERNAL: tx_run finds out what failed. */
+static enum hf_status
+store(struct api_call *call, struct pg *pg)
+{
+    const struct http_reply *reply = &call->exchange->reply;
+    struct key_columns columns = { 0 };
+    struct pg_params params;
+    char text[HEX_BYTES];
+
+    add_identity(&columns, call);
+    add_text(&columns, digest_text(call, text));
+    add_number(&columns, reply->status);
+    add_text(&columns, slice_of(reply->content_type));
+    add_text(&columns, buf_slice(&reply->body));
+    pg_params_init(&params);
+    add_params(&params, &columns);
+    pg_tx_send(pg, STATEMENT_STORE_KEYS, &params);
+    columns_fini(&columns);
+    struct pg_result *done = pg_tx_next(pg);
+    enum hf_status status = done != NULL ? HF_OK : HF_INTERNAL;
+    pg_result_free(&done);
+    return status;
+}
+
+static enum hf_status
+keyed_body(struct pg *pg, void *context)
+{
+    struct keyed_work *work = context;
+    bool has_key = work->call->key_state == KEY_OPEN;
+    enum hf_status status = has_key ? claim(work->call, pg) : HF_OK;
+
+    if (status == HF_OK)
+        status = work->body(pg, work->context);
+    /* A 503 for want of memory is no answer for good. */
+    if (status == HF_OK && has_key && work->call->exchange->reply.status < 500)
+        status = store(work->call, pg);
+    return status;
+}
+
+enum hf_status
+idempotency_run(struct api_call *call, struct pg *pg, tx_body *body, void *context)
+{
+    struct keyed_work work = { call, body, context };
+    int64_t give_up_us = call->exchange->request.received.us + KEY_WAIT_US;
+    enum hf_status status;
+
+    if (call->key_state == KEY_OPEN && !call_key_digest(call))
+        return HF_OVERLOADED;
+    for (;;) {
+        status = tx_run(call->api->node, pg, call->deadline, keyed_body, &work);
+        if (status != HF_REQUEST_IN_PROGRESS || mono_now().us >= give_up_us)
+            break;
+        sleep_us(KEY_PAUSE_US);
+    }
+    if (status != HF_OK && status != HF_NOT_MODIFIED)
+        return status;
+    call->key_state = KEY_SETTLED;
+    respond_send(call);
+    return HF_OK;
 }

@@ -5,8 +5,10 @@
 #include "events_internal.h"
 #include "holdfast/seat_import.h"
 #include "idempotency.h"
+#include "import_answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define IMPORT_TIME_US                                                                             \
     (60 * (int64_t)TIME_US_PER_S) /* 100,000 rows take a few seconds, a slow disk more */
@@ -26,13 +28,22 @@ tell_all(struct api_call *call, struct desk_tools *tools, const struct seat_chan
     engine_replan(tools->node->engine);
 }
 
-static void
-answer_errors(struct api_call *call, const struct import_errors *errors)
+static int
+compare_by_line(const void *left, const void *right)
+{
+    const struct import_error *a = left, *b = right;
+
+    return (a->line > b->line) - (a->line < b->line);
+}
+
+void
+import_answer_errors(struct api_call *call, struct import_errors *errors)
 {
     char detail[96];
     int count = errors->count < IMPORT_ERRORS_MAX ? (int)errors->count : IMPORT_ERRORS_MAX;
     struct field_error *told = arena_alloc(&call->arena, (size_t)count * sizeof(*told));
 
+    qsort(errors->items, (size_t)count, sizeof(*errors->items), compare_by_line);
     for (int i = 0; told != NULL && i < count; i++)
         told[i] = (struct field_error){ .field = errors->items[i].field,
                                         .reason = errors->items[i].reason,
@@ -74,7 +85,7 @@ import_run(struct api_call *call, struct desk_tools *tools)
     if (status == HF_OK)
         respond_json(call, 200, &body);
     else if (status == HF_INVALID_FIELD)
-        answer_errors(call, result.errors);
+        import_answer_errors(call, result.errors);
     else
         respond_refusal(call, status, NULL);
 }

@@ -52,6 +52,7 @@ op_init(struct api_call *call, struct op *op, enum op_kind kind, void (*finish)(
     op->privileged = call_is_privileged(call);
     op->request_id = slice_of(call->exchange->request.request_id);
     op->client_ip = slice_of(call->client);
+    op->bound_event = slice_of(call->claims.event);
     op->event = op->cart_token = op->source = op->customer_email = SLICE_EMPTY;
     op->notes = op->to_user = op->method = op->provider_key = SLICE_EMPTY;
     op->hold_id = call->hold_id;
@@ -196,6 +197,19 @@ lonely_seats(struct arena *arena, const struct op *op, int *count)
     for (int i = 0; i < *count; i++)
         seats[i] = (struct seat_error){ op->gap_seats[i], HF_SINGLE_SEAT_GAP };
     return seats;
+}
+
+bool
+op_is_of_flight(const struct op *op)
+{
+    return op->of_flight || op->info.kind == EVENT_KIND_FLIGHT;
+}
+
+void
+op_hide_from_stranger(struct op *op)
+{
+    if (op->status == HF_NOT_HOLD_OWNER && op_is_of_flight(op))
+        op->status = HF_HOLD_NOT_FOUND;
 }
 
 #define GAP_ADVICE                                                                                 \

@@ -49,6 +49,9 @@ void op_submit(struct api_call *call, struct op *op);
 
 /* --- the answer ------------------------------------------------------------------ */
 
+bool op_is_of_flight(const struct op *op);
+/* To a flight another's hold isn't there (seed 003). */
+void op_hide_from_stranger(struct op *op);
 /* Fills the reply with what the engine refused. */
 void op_write_refusal(struct api_call *call, const struct op *op);
 /*

@@ -162,6 +162,7 @@ webhook_send(struct op *op)
     arena_fini(&op->arena);
     if (op->status != HF_INTERNAL) {
         metric_add(METRIC_PAYMENT_WEBHOOKS_TAKEN_TOTAL, op->status == HF_OK);
+        metric_add(METRIC_PAYMENT_WEBHOOKS_PROCESSED, op->status == HF_OK);
         respond_ready(call);
         return;
     }

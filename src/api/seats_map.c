@@ -9,8 +9,8 @@
 #include "api_internal.h"
 #include "events_internal.h"
 
-#define FRESH_US                                                                                   \
-    (500 * TIME_US_PER_MS) /* beside other nodes a map may be this old: well under a second */
+#include "holdfast/metrics.h"
+
 #define TRIES_MAX 5
 
 struct map_call {
@@ -19,7 +19,14 @@ struct map_call {
     bool is_show;              /* the answer begins with the event's row */
     bool knows_event;          /* it exists: a map may be made for it */
     bool stale;                /* Postgres is away: answered from what is in memory */
+    bool was_read;             /* it had to be read from Postgres */
 };
+
+void
+seat_map_served(bool was_read)
+{
+    metric_add(was_read ? METRIC_SEATMAP_CACHE_MISSES : METRIC_SEATMAP_CACHE_HITS, 1);
+}
 
 static void
 send_body(struct api_call *call, struct seat_map_reply *reply)
@@ -48,9 +55,11 @@ answered_from_memory(struct api_call *call, enum seat_map_answer *answer)
     *answer = seat_maps_get(call->api->node->maps, &map->request, &reply);
     switch (*answer) {
     case SEAT_MAP_BODY:
+        seat_map_served(map->was_read);
         send_body(call, &reply);
         return true;
     case SEAT_MAP_NOT_MODIFIED:
+        seat_map_served(map->was_read);
         send_not_modified(call, &reply);
         return true;
     case SEAT_MAP_RENDER:
@@ -118,6 +127,7 @@ load_map(struct api_call *call, struct desk_tools *tools)
     struct map_call *map = call->state;
     struct seat_map_reading reading;
 
+    map->was_read = true;
     seat_map_reading_begin(&reading, tools->node->clock, &map->feed);
     return call_outcome(call,
                         seat_maps_read(tools->node->maps, tools->pg, call_org(call), call->event,
@@ -183,7 +193,8 @@ begin(struct api *api, struct api_call *call)
         .gzip = accepts_gzip(http->accept_encoding),
         .now = db_clock_surely_past(api->node->clock, mono_now()),
         .arrived = mono_now(),
-        .fresh_since = { seat_maps_trusted(api->node->maps) ? 0 : mono_now().us - FRESH_US },
+        .fresh_since = { seat_maps_trusted(api->node->maps) ? 0
+                                                            : mono_now().us - SEAT_MAP_FRESH_US },
     };
     call->state = map;
     return true;

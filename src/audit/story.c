@@ -258,17 +258,26 @@ seat_sold(struct story *story, const struct entry *entry)
     story->paying = false;
 }
 
+/* What was sold is released by whoever has it, or because he has bought another seat. */
+static bool
+gives_back(const struct entry *entry)
+{
+    return slice_is(entry->reason, "user_cancelled") || slice_is(entry->reason, "replaced");
+}
+
 static void
 seat_released(struct story *story, const struct entry *entry)
 {
     if (legal(story, entry, STATE(SEAT_HELD) | STATE(SEAT_SOLD))) {
         check_hold(story, entry);
-        bool expired = slice_is(entry->reason, "ttl_expired");
+        bool expired = slice_is(entry->reason, "ttl_expired") ||
+                       slice_is(entry->reason, "waitlist_lapsed");
         if (!slice_is(entry->reason, "payment_failed"))
             check_not_paying(story, entry);
-        if (expired && story->status == SEAT_SOLD)
-            story_wrong(story, "sold_released", &entry->hold, "a sold seat expired at version %lld",
-                        (long long)entry->version);
+        if (story->status == SEAT_SOLD && !gives_back(entry))
+            story_wrong(story, "sold_released", &entry->hold,
+                        "a sold seat was released as %.*s at version %lld",
+                        SLICE_ARG(entry->reason), (long long)entry->version);
         else if (expired && entry->at.us < story->until.us)
             story_wrong(story, "expired_early", &entry->hold,
                         "expired at version %lld, %lld us before its end",

@@ -264,7 +264,8 @@ request_sum(size_t slot)
     return sum;
 }
 
-/* The name without its labels: of the name given with labels, or of the row. */
+/* The name without its labels: of the name given with labels, or of the row. ':' stands before one
+ * that is whole. */
 static struct slice
 family_of(const struct metric_row *row)
 {
@@ -287,8 +288,11 @@ labels_of(const struct metric_row *row)
 static void
 write_family(struct buf *out, struct slice family)
 {
-    buf_append_text(out, "holdfast_");
-    for (size_t i = 0; i < family.len; i++)
+    bool is_whole = family.ptr[0] == ':';
+
+    if (!is_whole)
+        buf_append_text(out, "holdfast_");
+    for (size_t i = is_whole; i < family.len; i++)
         buf_append_char(out, (char)tolower((unsigned char)family.ptr[i]));
 }
 

@@ -197,9 +197,25 @@ static void
 write_assigned(struct buf *out, const cJSON *payload)
 {
     buf_append_text(out, "You were waiting for a seat, and one is yours now:\n\n");
-    append_places(out, payload, "seats");
     append_id(out, payload, "seat_id", "  ");
-    append_id(out, payload, "expires_at", "\nIt is kept for you until ");
+}
+
+static void
+write_offered(struct buf *out, const cJSON *payload)
+{
+    buf_append_text(out, "You were waiting for a seat, and one is kept for you:\n\n");
+    append_id(out, payload, "seat_id", "  ");
+    append_id(out, payload, "expires_at", "\nConfirm it, or it goes to the next one at ");
+}
+
+static void
+write_lapsed(struct buf *out, const cJSON *payload)
+{
+    buf_append_text(out,
+                    "You did not confirm the seat that was kept for you, so it went to the next "
+                    "one:\n\n");
+    append_id(out, payload, "seat_id", "  ");
+    buf_append_text(out, "\nYou can join the waitlist again, at its end.\n");
 }
 
 static const struct letter {
@@ -211,6 +227,8 @@ static const struct letter {
     { "hold.expired", "Your seats were released: ", write_expired },
     { "payment.refund_required", "You get your money back: ", write_refund },
     { "waitlist.assigned", "A seat for you: ", write_assigned },
+    { "waitlist.offered", "A seat is kept for you: ", write_offered },
+    { "waitlist.lapsed", "Your seat went to the next one: ", write_lapsed },
 };
 
 static const struct letter *

@@ -112,10 +112,22 @@ webhook_prepare(struct transfer *transfer, const char *url, struct slice secret,
  */
 
 static const char *const kinds[] = {
-    "seat.held",          "seat.released",           "seat.sold",
-    "hold.expired",       "checkout.started",        "checkout.completed",
-    "checkout.cancelled", "checkout.failed",         "payment.pending",
-    "payment.failed",     "payment.refund_required", "waitlist.assigned",
+    "seat.held",
+    "seat.released",
+    "seat.sold",
+    "hold.expired",
+    "checkout.started",
+    "checkout.completed",
+    "checkout.cancelled",
+    "checkout.failed",
+    "payment.pending",
+    "payment.failed",
+    "payment.refund_required",
+    "waitlist.offered",
+    "waitlist.assigned",
+    "waitlist.lapsed",
+    "checkin.completed",
+    "baggage.payment_required",
 };
 
 bool

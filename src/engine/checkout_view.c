@@ -68,6 +68,7 @@ view_head(struct arena *arena, const struct pg_result *rows, struct checkout_vie
                                     .event = arena_copy(arena, pg_get_text(rows, 0, RC_EVENT)),
                                     .user = arena_copy(arena, pg_get_text(rows, 0, RC_USER)),
                                     .amount = pg_get_int(rows, 0, RC_AMOUNT),
+                                    .of_flight = pg_get_bool(rows, 0, RC_FLIGHT),
                                     .has_intent = !pg_is_null(rows, 0, RC_INTENT),
                                     .intent_id = pg_get_uuid(rows, 0, RC_INTENT) };
     memcpy(view->currency, currency.ptr, currency.len < 3 ? currency.len : 3);

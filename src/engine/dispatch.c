@@ -251,16 +251,16 @@ enqueue(struct engine *engine, struct op *op, struct waiter_list *waiters)
 
 /*
  * Whether the store will have time for the op. What the node does by itself is not refused for
- * want of time: it frees seats, somebody has paid, and an answer that is only to be kept is work
- * that was done.
+ * want of time: it frees seats or gives them to who waits, somebody has paid, and an answer that is
+ * only to be kept is work that was done.
  */
 static bool
 is_admitted(struct engine *engine, struct op *op, struct waiter_list *waiters)
 {
     int32_t retry_after_s;
     enum hf_status status = engine_admits(engine, op->deadline, mono_now(), &retry_after_s);
-    if (status == HF_OVERLOADED &&
-        (op->kind == OP_EXPIRE || op->kind == OP_PAY_SETTLE || op->kind == OP_ANSWER))
+    if (status == HF_OVERLOADED && (op->kind == OP_EXPIRE || op->kind == OP_ASSIGN ||
+                                    op->kind == OP_PAY_SETTLE || op->kind == OP_ANSWER))
         return true;
     if (status != HF_OK)
         refuse(engine, op, status == HF_OVERLOADED ? op_late_status(engine, op) : status,
@@ -289,7 +289,8 @@ engine_submit(struct engine *engine, struct op *op)
     hf_assert(op->deadline.us > 0); /* nobody waits without end, the node itself neither */
     atomic_fetch_add(&engine->outstanding, 1);
     op->user_hash = hash_seeded(op->user.ptr, op->user.len);
-    op->solo = op->kind == OP_PATCH || op_is_of_checkout(op) ||
+    op->solo = op->kind == OP_PATCH || op->kind == OP_RETURN || op->kind == OP_ASSIGN ||
+               op_is_of_checkout(op) ||
                (op->kind == OP_HOLD && op->area_count > 0 && op->area_count + op->seat_count > 1);
     if (op_takes_seats(op) && op->seat_count > 0 && !claims_order(engine, op)) {
         op_fail(op, HF_OVERLOADED);

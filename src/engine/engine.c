@@ -194,11 +194,23 @@ count_payment(const struct checkout_view *checkout)
 }
 
 static void
+count_baggage(const struct checkout_view *settled)
+{
+    if (settled->intent_status == INTENT_SUCCEEDED)
+        metric_add(METRIC_BAGGAGE_PAID_TOTAL, 1);
+    else if (settled->intent_status == INTENT_REFUND_REQUIRED)
+        metric_add(METRIC_REFUNDS_REQUIRED_TOTAL, 1);
+    else
+        metric_add(METRIC_BAGGAGE_NOT_PAID_TOTAL, 1);
+}
+
+static void
 count_outcome(const struct op *op)
 {
     if (op->kind == OP_CHECKOUT_START && op->status == HF_CREATED)
         metric_add(METRIC_CHECKOUTS_STARTED_TOTAL, 1);
     if (op->kind == OP_HOLD) {
+        metric_add(METRIC_SEAT_HOLD_CONFLICTS, status_http(op->status) == 409);
         if (op->status == HF_CREATED)
             metric_add(METRIC_HOLDS_CREATED_TOTAL, 1);
         else if (op->status == HF_OK)
@@ -227,6 +239,7 @@ count_outcome(const struct op *op)
         break;
     case OP_REMOVE:
     case OP_PATCH:
+    case OP_RETURN:
         metric_add(METRIC_HOLDS_CHANGED_TOTAL, 1);
         break;
     case OP_TRANSFER:
@@ -246,9 +259,13 @@ count_outcome(const struct op *op)
         metric_add(METRIC_PAYMENTS_STARTED_TOTAL, 1);
         break;
     case OP_PAY_SETTLE:
-        count_payment(op->checkout);
+        if (op->is_baggage)
+            count_baggage(op->checkout);
+        else
+            count_payment(op->checkout);
         break;
     case OP_HOLD:
+    case OP_ASSIGN:
     case OP_ANSWER:
         break;
     }

@@ -16,7 +16,7 @@
  *   op_area.c     hold_areas: the same for quantities
  *   op_change.c   change_holds: extend, confirm, transfer, release, expire
  *   solo*.c       ops that need a transaction of their own (patch, mixed, replace, grow, checkouts,
- *                 payments)
+ *                 payments, what gives back what was sold, seats for who waits)
  *   keys.c        Idempotency-Keys
  *   settle.c      what a committed change tells memory and Redis
  *   tell.c        the same for the feed: maps, streams and peers
@@ -369,6 +369,8 @@ bool op_is_seat_hold(const struct op *op);
 bool op_is_change(const struct op *op);
 /* Of a checkout, or of its payment. */
 bool op_is_of_checkout(const struct op *op);
+/* Whether what it is about may be of this event; else it is not found. */
+bool op_may_be_of(const struct op *op, struct slice event);
 void send_change_holds(struct batch *batch);
 /* Within a solo op: one of change_holds' words for each of `holds`; "remove" is of the op's `drop`
  * seats. */
@@ -458,7 +460,7 @@ void tell_seat(struct worker *worker, const struct seat_key *key, const struct s
                struct slice user, enum feed_reason reason, struct db_time at);
 /* version: of the seat between the two changes. */
 void tell_takeover(struct worker *worker, const struct seat_key *key, int64_t version,
-                   struct db_time at);
+                   enum feed_reason reason, struct db_time at);
 struct area_counts {
     struct slice org, event, area;
     int64_t held, sold, version;
@@ -499,7 +501,8 @@ enum {
     HS_PRICE,
     HS_BORN,
     HS_NOW,
-    HS_TAKEOVER
+    HS_TAKEOVER,
+    HS_OVER_WHY
 };
 enum {
     HA_POS,
@@ -534,7 +537,9 @@ enum {
     CH_ENDED,
     CH_HELD,
     CH_SOLD,
-    CH_IN_PAYMENT
+    CH_IN_PAYMENT,
+    CH_FLIGHT,
+    CH_WHY
 };
 enum {
     RH_POS,
@@ -572,7 +577,8 @@ enum {
     RC_CURRENCY,
     RC_INTENT,
     RC_INTENT_STATUS,
-    RC_MINE
+    RC_MINE,
+    RC_FLIGHT
 };
 
 #endif

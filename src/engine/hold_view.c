@@ -111,8 +111,8 @@ hold_status_of(struct slice word)
 
 /* What the lines say about the whole. */
 struct lines_seen {
-    bool active, in_payment;
-    int last; /* the row that ended last */
+    bool active, in_payment, sold;
+    int last; /* the row that ended last, of those that are sold if there are any */
     struct db_time last_at;
 };
 
@@ -127,9 +127,12 @@ look_at_lines(const struct pg_result *rows, int first, int end)
             continue;
         }
         struct db_time ended = pg_get_time(rows, row, RH_ENDED);
-        if (seen.last < 0 || ended.us >= seen.last_at.us) {
+        bool sold = hold_status_of(pg_get_text(rows, row, RH_STATUS)) == HOLD_CONVERTED;
+        if (seen.last < 0 || sold > seen.sold ||
+            (sold == seen.sold && ended.us >= seen.last_at.us)) {
             seen.last = row;
             seen.last_at = ended;
+            seen.sold = sold;
         }
     }
     return seen;
@@ -150,7 +153,9 @@ line_belongs(const struct pg_result *rows, int row, enum hold_status status, str
 static bool
 line_from_row(struct arena *arena, const struct pg_result *rows, int row, struct hold_line *line)
 {
-    int tickets = pg_get_uuids(rows, row, RH_TICKETS, NULL, 0);
+    enum hold_status status = hold_status_of(pg_get_text(rows, row, RH_STATUS));
+    /* Those of what was given back are void. */
+    int tickets = status == HOLD_CONVERTED ? pg_get_uuids(rows, row, RH_TICKETS, NULL, 0) : 0;
     *line = (struct hold_line){
         .seat = arena_copy(arena, pg_get_text(rows, row, RH_SEAT)),
         .section = arena_copy(arena, pg_get_text(rows, row, RH_SECTION)),
@@ -161,7 +166,7 @@ line_from_row(struct arena *arena, const struct pg_result *rows, int row, struct
         .version = pg_get_int(rows, row, RH_VERSION),
         .has_price = !pg_is_null(rows, row, RH_PRICE),
         .price = pg_get_int(rows, row, RH_PRICE),
-        .status = hold_status_of(pg_get_text(rows, row, RH_STATUS)),
+        .status = status,
         .ticket_count = tickets,
     };
     if (tickets > 0) {
@@ -228,7 +233,8 @@ hold_view_from_rows(struct arena *arena, const struct pg_result *rows, int first
     view->reason = arena_copy(arena, pg_get_text(rows, head, RH_REASON));
     if (stored == HOLD_ACTIVE && !seen.in_payment && view->held_until.us <= view->now.us) {
         view->status = HOLD_EXPIRED; /* over, whether or not it was cleaned up */
-        view->reason = SLICE_LITERAL("ttl_expired");
+        view->reason = slice_is(view->source, "waitlist") ? SLICE_LITERAL("waitlist_lapsed")
+                                                          : SLICE_LITERAL("ttl_expired");
     }
     return view->reason.ptr != NULL ? view : NULL;
 }

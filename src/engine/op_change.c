@@ -20,6 +20,8 @@ op_is_change(const struct op *op)
         return true;
     case OP_HOLD:
     case OP_PATCH:
+    case OP_RETURN:
+    case OP_ASSIGN:
     case OP_CHECKOUT_START:
     case OP_CHECKOUT_CANCEL:
     case OP_PAY:
@@ -35,6 +37,12 @@ op_is_of_checkout(const struct op *op)
 {
     return op->kind == OP_CHECKOUT_START || op->kind == OP_CHECKOUT_CANCEL || op->kind == OP_PAY ||
            op->kind == OP_PAY_SETTLE;
+}
+
+bool
+op_may_be_of(const struct op *op, struct slice event)
+{
+    return op->bound_event.len == 0 || slice_equal(op->bound_event, event);
 }
 
 static const char *
@@ -55,6 +63,8 @@ word_of_kind(enum op_kind kind)
         return "expire";
     case OP_HOLD:
     case OP_PATCH:
+    case OP_RETURN:
+    case OP_ASSIGN:
     case OP_CHECKOUT_START:
     case OP_CHECKOUT_CANCEL:
     case OP_PAY:
@@ -87,6 +97,8 @@ enum {
     P_CHECKOUT,
     P_IP,
     P_AGENT,
+    P_ALONE,
+    P_BOUND,
     P_COUNT
 };
 
@@ -97,7 +109,8 @@ static const enum pg_type column_types[P_COUNT] = {
     [P_ACTOR] = PG_TEXT,       [P_REQUEST] = PG_TEXT,        [P_REPEAT] = PG_BOOL,
     [P_DROP_ORD] = PG_INT4,    [P_DROP_SEAT] = PG_TEXT,      [P_EXPECT_ORD] = PG_INT4,
     [P_EXPECT_SEAT] = PG_TEXT, [P_EXPECT_VERSION] = PG_INT8, [P_CHECKOUT] = PG_UUID,
-    [P_IP] = PG_TEXT,          [P_AGENT] = PG_TEXT,
+    [P_IP] = PG_TEXT,          [P_AGENT] = PG_TEXT,          [P_ALONE] = PG_BOOL,
+    [P_BOUND] = PG_TEXT,
 };
 
 /* What the node finds out by itself, and what was paid for, is no matter of whose hold it is. */
@@ -127,6 +140,8 @@ add_change(struct pg_array **c, const struct op *op, const char *word, int ord)
     pg_array_bool(c[P_REPEAT], op->may_have_run);
     worker_array_text(c[P_IP], op->client_ip);
     worker_array_text(c[P_AGENT], op->user_agent);
+    worker_array_text(c[P_BOUND], op->bound_event);
+    pg_array_bool(c[P_ALONE], op->solo);
     if (op->kind == OP_PAY)
         pg_array_uuid(c[P_CHECKOUT], &op->checkout_id);
     else
@@ -204,6 +219,9 @@ op_judge_word(struct op *op, struct slice word)
         op->same = true;
     } else if (slice_is(word, "stale")) {
         op->fate = FATE_AGAIN;
+    } else if (slice_is(word, "alone")) {
+        op->solo = true;
+        op->fate = FATE_AGAIN;
     } else if (slice_is(word, "not_over") || slice_is(word, "locked")) {
         op->status = HF_SEAT_CONTENDED;
         op->retry_after_s = 1;
@@ -229,6 +247,7 @@ judge_change(struct op *op, const struct pg_result *rows, int row, const struct 
     op->hold_event = arena_copy(&op->arena, pg_get_text(rows, row, CH_EVENT));
     op->judged_at = pg_get_time(rows, row, CH_NOW);
     op->ends_at = pg_get_time(rows, row, CH_UNTIL);
+    op->of_flight = pg_get_bool(rows, row, CH_FLIGHT);
     /* A wheel or a reaper tries again by itself; a client's change is tried until its deadline. */
     if (op->fate == FATE_LATER && op->kind == OP_EXPIRE && op->locked_tries >= LOCKED_TRIES)
         op->fate = FATE_ANSWER;

@@ -26,6 +26,12 @@ user_lock_key(struct slice org, struct slice user)
 }
 
 int64_t
+engine_hold_lock(const struct uuid *hold)
+{
+    return hold_lock_key(hold);
+}
+
+int64_t
 hold_lock_key(const struct uuid *hold)
 {
     uint64_t key = 0; /* the random half of a UUIDv7; lock_user_holds computes the same in SQL */
@@ -98,6 +104,7 @@ enum {
     RP_PER_HOLD,
     RP_PER_USER,
     RP_ONE_HOLD,
+    RP_ONE_SEAT,
     RP_NO_GAP
 };
 
@@ -117,6 +124,7 @@ learn_policy(struct worker *worker, const struct pg_result *rows, int row, struc
         .max_seats_per_hold = (int32_t)pg_get_int(rows, row, RP_PER_HOLD),
         .max_seats_per_user = (int32_t)pg_get_int(rows, row, RP_PER_USER),
         .one_hold_per_user = pg_get_bool(rows, row, RP_ONE_HOLD),
+        .one_seat_per_user = pg_get_bool(rows, row, RP_ONE_SEAT),
         .no_single_seat_gap = pg_get_bool(rows, row, RP_NO_GAP),
     };
     events_learn(worker->node->events, pg_get_text(rows, row, RP_ORG),
@@ -288,12 +296,24 @@ measure_wait(struct op *op, struct mono_time now)
     op->queued_at.us = 0;
 }
 
+/* Who is bound to one event needn't be told first, in a batch, that its confirms come alone. */
+static bool
+confirms_alone(struct worker *worker, const struct op *op)
+{
+    struct event_info info;
+    return op->kind == OP_CONFIRM && op->bound_event.len > 0 &&
+           events_find(worker->node->events, op->org, op->bound_event, &info) &&
+           info.policy.one_seat_per_user;
+}
+
 /* True if the op may go into the transaction of those whose locks are in the sets. */
 static bool
-fits(struct op *op, int count, struct key_set *users, struct key_set *keys)
+fits(struct worker *worker, struct op *op, int count, struct key_set *users, struct key_set *keys)
 {
     op->gap = OP_GAP_GOOD; /* the policy may have had the rule, and not any more */
     if (op->kind == OP_HOLD && (op->grow || op->info.policy.one_hold_per_user))
+        op->solo = true;
+    if (confirms_alone(worker, op))
         op->solo = true;
     if (op->solo && count > 1)
         return false;
@@ -322,7 +342,7 @@ prepare(struct worker *worker, struct op **ops, int count)
             refuse_early(worker, ops[i], status);
         else if (step == BEST_GONE)
             continue;
-        else if (step == BEST_READY && fits(ops[i], count, &users, &keys))
+        else if (step == BEST_READY && fits(worker, ops[i], count, &users, &keys))
             ops[ready++] = ops[i];
         else
             back[put_back++] = ops[i];

@@ -27,7 +27,7 @@ static bool
 is_release(const struct op *op)
 {
     return op->kind == OP_EXPIRE || op->kind == OP_CANCEL || op->kind == OP_REMOVE ||
-           op->kind == OP_CHECKOUT_CANCEL || op->kind == OP_PAY_SETTLE;
+           op->kind == OP_RETURN || op->kind == OP_CHECKOUT_CANCEL || op->kind == OP_PAY_SETTLE;
 }
 
 static enum scenario
@@ -58,6 +58,7 @@ count_hold(enum scenario scenario, const struct hold_view *hold)
     if (hold->status == HOLD_EXPIRED)
         scenario = EXPIRED;
     metric_add(metrics[scenario].done, 1);
+    metric_add(METRIC_HOLD_EXPIRATIONS_TOTAL, scenario == EXPIRED);
     if (hold->now.us > hold->created_at.us)
         metric_observe(metrics[scenario].held,
                        (uint64_t)((hold->now.us - hold->created_at.us) / TIME_US_PER_S));

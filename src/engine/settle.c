@@ -55,7 +55,8 @@ tell_hold_row(struct batch *batch, int row, const struct seat_key *key,
     struct db_time at = pg_get_time(rows, row, HS_NOW);
 
     if (pg_get_bool(rows, row, HS_TAKEOVER))
-        tell_takeover(batch->worker, key, view->version - 1, at);
+        tell_takeover(batch->worker, key, view->version - 1,
+                      feed_reason_parse(pg_get_text(rows, row, HS_OVER_WHY)), at);
     tell_seat(batch->worker, key, view, pg_get_text(rows, row, HS_USER), FEED_REASON_NONE, at);
 }
 
@@ -77,6 +78,7 @@ show_map(struct batch *batch, const struct seat_key *key, int row, const struct 
         return;
     if (view != NULL) {
         change.status = view->status;
+        change.user = pg_get_text(batch->rows.seats, row, HS_USER);
         change.in_payment = view->in_payment;
         change.held_until = view->held_until;
         change.version = view->version;
@@ -106,19 +108,6 @@ settle_hold_rows(struct batch *batch, struct op *op, bool committed, struct wait
         else if (best_is_lost(op))
             show_map(batch, &key, row, known ? &view : NULL);
     }
-}
-
-/* Why change_holds freed a seat of this op's hold. */
-static enum feed_reason
-reason_of(const struct op *op, struct slice code)
-{
-    if (slice_is(code, "expired") || op->kind == OP_EXPIRE)
-        return FEED_TTL_EXPIRED;
-    if (op->kind == OP_HOLD)
-        return FEED_REPLACED;
-    if (op->kind == OP_PATCH)
-        return FEED_USER_CANCELLED;
-    return op->reason != NULL ? feed_reason_parse(slice_of(op->reason)) : FEED_REASON_NONE;
 }
 
 static void
@@ -166,9 +155,7 @@ settle_change_row(struct batch *batch, const struct op *op, int row, struct wait
     if (waiters != NULL)
         settle_seat(batch, &key, &view, false, true, waiters);
     tell_seat(batch->worker, &key, &view, pg_get_text(rows, row, CH_USER),
-              view.status == SEAT_AVAILABLE ? reason_of(op, pg_get_text(rows, row, CH_CODE))
-                                            : FEED_REASON_NONE,
-              pg_get_time(rows, row, CH_NOW));
+              feed_reason_parse(pg_get_text(rows, row, CH_WHY)), pg_get_time(rows, row, CH_NOW));
 }
 
 void

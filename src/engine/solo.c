@@ -1,8 +1,9 @@
 /*
  * solo.c - ops whose pieces stand or fall together over several statements: a patch, a
  * hold of seats and areas, one that replaces the user's other hold, one that adds its
- * free seats to a hold that exists, whatever is about a checkout. Each has a transaction of
- * its own, which is rolled back when any piece is refused; that is what makes them all or nothing.
+ * free seats to a hold that exists, whatever is about a checkout, what gives back what was sold,
+ * a seat for who waits. Each has a transaction of its own, which is rolled back when any piece is
+ * refused; that is what makes them all or nothing.
  *
  *   read     what the hold has (before the locks, to know event and owner)
  *   lock     user, holds, areas, checkout; then read the hold again: now it is certain
@@ -30,8 +31,8 @@ changes_something(const struct solo *solo)
 
 /* Reads the hold as it is now, within the transaction; over by now means that nothing was granted
  * in time. */
-static bool
-view_result(struct solo *solo, const struct uuid *hold)
+bool
+solo_view_result(struct solo *solo, const struct uuid *hold)
 {
     struct op *op = solo->op;
     send_read_holds(&solo->batch, &op->org, hold, 1);
@@ -74,6 +75,12 @@ run_pieces(struct solo *solo)
     op->tier = TIER_POSTGRES;
     if (op_is_of_checkout(op))
         return run_checkout(solo);
+    if (op->kind == OP_CONFIRM)
+        return solo_run_confirm(solo);
+    if (op->kind == OP_RETURN)
+        return solo_run_return(solo);
+    if (op->kind == OP_ASSIGN)
+        return solo_run_assign(solo);
     if (op->kind == OP_PATCH || op->grow)
         ok = solo_run_change(solo);
     else if (op->info.policy.one_hold_per_user)
@@ -85,7 +92,7 @@ run_pieces(struct solo *solo)
     if (!ok || op->fate != FATE_ANSWER || !solo_is_good(op->status))
         return ok;
     /* Where nothing was changed the answer is the hold that exists. */
-    return view_result(solo, changes_something(solo) ? &solo->result_hold : &op->grow_hold);
+    return solo_view_result(solo, changes_something(solo) ? &solo->result_hold : &op->grow_hold);
 }
 
 static void
@@ -95,6 +102,9 @@ solo_free_rows(struct solo *solo)
     pg_result_free(&solo->sizes);
     pg_result_free(&solo->units);
     pg_result_free(&solo->checkout_rows);
+    pg_result_free(&solo->sale);
+    pg_result_free(&solo->served);
+    pg_result_free(&solo->returned);
     solo_free_late(solo);
 }
 
@@ -225,6 +235,12 @@ look(struct solo *solo)
         return solo_look_checkout(solo);
     case OP_PAY_SETTLE:
         return solo_look_payment(solo);
+    case OP_ASSIGN:
+        return solo_look_assign(solo);
+    case OP_CONFIRM:
+        return solo_look_confirm(solo);
+    case OP_RETURN:
+        return solo_look_return(solo);
     default:
         return solo->op->kind == OP_PATCH || solo->op->grow ? solo_look_first(solo) : HF_OK;
     }
@@ -242,7 +258,11 @@ settle_solo(struct solo *solo, bool committed)
     if (committed)
         settle_committed(solo, &waiters);
     if (batch->rows.seats != NULL)
-        settle_hold_rows(batch, op, committed, &waiters);
+        settle_hold_rows(batch, op, committed, solo->sale != NULL ? NULL : &waiters);
+    if (committed && op->kind == OP_ASSIGN)
+        solo_settle_assign(solo, &waiters);
+    if (committed) /* behind the sale: who watches sees nobody without a seat */
+        solo_settle_returned(solo, &waiters);
     tell_send(batch->worker);
     void_late_grants(batch);
     if (op->fate == FATE_ANSWER || best_is_lost(op))
@@ -341,6 +361,8 @@ solo_run(struct worker *worker, struct op *op)
         if (!batch_may_repeat(&solo.batch, outcome, repeats))
             break;
     }
+    if (outcome == PG_DONE && solo.passes_over)
+        solo_pass_over(&solo);
     if (solo.batch.count > 0)
         solo_end(&solo, outcome, changed);
     solo_free_rows(&solo);

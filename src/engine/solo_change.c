@@ -191,7 +191,7 @@ solo_look_first(struct solo *solo)
 
     if (solo_read_before(solo, &hold) != PG_DONE)
         return HF_STORE_UNAVAILABLE;
-    if (solo->before == NULL)
+    if (solo->before == NULL || !op_may_be_of(op, solo->before->event))
         return HF_HOLD_NOT_FOUND;
     op->event = solo->before->event;
     if (policies_read(worker, &op->org, &op->event, 1, deadline) != PG_DONE)

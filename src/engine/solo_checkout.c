@@ -51,7 +51,10 @@ solo_look_checkout(struct solo *solo)
         return HF_CHECKOUT_NOT_FOUND;
     if (solo->seen == NULL || !holds_of_view(solo))
         return HF_STORE_UNAVAILABLE;
+    if (!op_may_be_of(op, solo->seen->event))
+        return HF_CHECKOUT_NOT_FOUND;
     op->event = solo->seen->event;
+    op->of_flight = solo->seen->of_flight;
     return HF_OK;
 }
 
@@ -140,8 +143,8 @@ solo_look_start(struct solo *solo)
 /* --- locks and reads ---------------------------------------------------------------- */
 
 /* The areas that the holds have, and those that they had: a late success takes them again. */
-static void
-send_area_locks(struct solo *solo)
+void
+solo_send_area_locks(struct solo *solo, struct slice user)
 {
     struct worker *worker = solo->batch.worker;
     const struct op *op = solo->op;
@@ -167,12 +170,18 @@ send_area_locks(struct solo *solo)
     pg_params_init(&params);
     for (int i = 0; i < 5; i++)
         pg_param_array(&params, columns[i]);
-    pg_tx_send(worker->pg, STATEMENT_LOCK_AREAS, &params);
+    if (user.len == 0) {
+        pg_tx_send(worker->pg, STATEMENT_LOCK_AREAS, &params);
+        return;
+    }
+    pg_param_text(&params, op->org);
+    pg_param_text(&params, op->event);
+    pg_param_text(&params, user);
+    pg_tx_send(worker->pg, STATEMENT_LOCK_SALE_AREAS, &params);
 }
 
-/* Returns how many results are due, -1: no memory. */
-static int
-send_hold_locks(struct solo *solo, struct slice user)
+int
+solo_send_hold_locks(struct solo *solo, struct slice user)
 {
     int64_t users[1], *holds;
     int user_count = 0;
@@ -190,7 +199,7 @@ send_hold_locks(struct solo *solo, struct slice user)
     for (int i = 0; i < op->own_count; i++)
         holds[count++] = hold_lock_key(&op->own[i]);
     send_lock_keys(&solo->batch, users, user_count, holds, count);
-    send_area_locks(solo);
+    solo_send_area_locks(solo, user);
     return (user_count + count > 0) + 1;
 }
 
@@ -206,7 +215,7 @@ bool
 solo_lock_checkout(struct solo *solo, struct slice user)
 {
     struct pg_params params;
-    int locks = send_hold_locks(solo, user);
+    int locks = solo_send_hold_locks(solo, user);
     if (locks < 0)
         return false;
     checkout_params(solo->op, &params);
@@ -229,9 +238,15 @@ solo_show_checkout(struct solo *solo)
 }
 
 bool
-solo_owns_checkout(const struct solo *solo)
+solo_owns_checkout(struct solo *solo)
 {
-    return solo->op->privileged || slice_equal(solo->seen->user, solo->op->user);
+    struct op *op = solo->op;
+
+    if (op->privileged || slice_equal(solo->seen->user, op->user))
+        return true;
+    /* To a flight what is another's isn't there (seed 003). */
+    op->status = op->of_flight ? HF_CHECKOUT_NOT_FOUND : HF_NOT_HOLD_OWNER;
+    return false;
 }
 
 /* --- begun ---------------------------------------------------------------------------- */
@@ -306,7 +321,7 @@ solo_run_checkout_start(struct solo *solo)
     op->fate = FATE_ANSWER;
     if (op->may_have_run)
         return show_made(solo);
-    int locks = send_hold_locks(solo, SLICE_EMPTY);
+    int locks = solo_send_hold_locks(solo, SLICE_EMPTY);
     if (locks < 0)
         return false;
     pg_tx_flush(solo->batch.worker->pg);
@@ -436,10 +451,8 @@ solo_run_checkout_cancel(struct solo *solo)
     op->fate = FATE_ANSWER;
     if (!solo_lock_checkout(solo, SLICE_EMPTY))
         return false;
-    if (!solo_owns_checkout(solo)) {
-        op->status = HF_NOT_HOLD_OWNER;
+    if (!solo_owns_checkout(solo))
         return true;
-    }
     switch (solo->seen->status) {
     case CHECKOUT_OPEN:
         return cancel_open(solo);

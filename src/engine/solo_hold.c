@@ -51,9 +51,8 @@ hold_is_exactly(const struct hold_view *hold, const struct op *op)
     return true;
 }
 
-/* The user's active holds, locked. Returns how many, -1: the transaction failed. */
-static int
-lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX])
+int
+solo_lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX])
 {
     struct op *op = solo->op;
     struct pg_params params;
@@ -78,11 +77,33 @@ lock_user_holds(struct solo *solo, struct uuid holds[SOLO_HOLDS_MAX])
 }
 
 bool
+solo_replace(struct solo *solo, const struct uuid *holds, int count)
+{
+    struct op *op = solo->op;
+    struct batch *batch = &solo->batch;
+
+    if (count > 0)
+        send_solo_change(batch, op, "cancel", holds, count, "replaced");
+    solo_send_count(solo, op->user);
+    solo_send_takes(solo, NULL);
+    pg_tx_flush(batch->worker->pg);
+    if (!batch_skip_due(batch) || (count > 0 && !batch_next(batch, &batch->rows.changes)) ||
+        !batch_next(batch, &solo->units) || !solo_read_takes(solo))
+        return false;
+    solo_judge_takes(solo, HF_CREATED);
+    if (op->fate == FATE_ANSWER && count > 0)
+        solo_judge_changes(solo);
+    if (op->fate == FATE_ANSWER && !op->same)
+        solo_judge_limits(solo);
+    return true;
+}
+
+bool
 solo_run_replace(struct solo *solo)
 {
     struct op *op = solo->op;
     struct uuid holds[SOLO_HOLDS_MAX];
-    int count = lock_user_holds(solo, holds);
+    int count = solo_lock_user_holds(solo, holds);
 
     solo->result_hold = op->hold_id;
     if (count < 0 || !solo_take_all(solo))
@@ -103,21 +124,5 @@ solo_run_replace(struct solo *solo)
     }
     send_lock_areas(&solo->batch);
     solo->batch.due++;
-    if (!solo_decide_gap(solo, op->user, holds, count))
-        return false;
-    if (count > 0)
-        send_solo_change(&solo->batch, op, "cancel", holds, count, "replaced");
-    solo_send_count(solo, op->user);
-    solo_send_takes(solo, NULL);
-    pg_tx_flush(solo->batch.worker->pg);
-    if (!batch_skip_due(&solo->batch) ||
-        (count > 0 && !batch_next(&solo->batch, &solo->batch.rows.changes)) ||
-        !batch_next(&solo->batch, &solo->units) || !solo_read_takes(solo))
-        return false;
-    solo_judge_takes(solo, HF_CREATED);
-    if (op->fate == FATE_ANSWER && count > 0)
-        solo_judge_changes(solo);
-    if (op->fate == FATE_ANSWER && !op->same)
-        solo_judge_limits(solo);
-    return true;
+    return solo_decide_gap(solo, op->user, holds, count) && solo_replace(solo, holds, count);
 }

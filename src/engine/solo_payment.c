@@ -60,10 +60,8 @@ solo_run_pay(struct solo *solo)
     op->fate = FATE_ANSWER;
     if (!solo_lock_checkout(solo, SLICE_EMPTY))
         return false;
-    if (!solo_owns_checkout(solo)) {
-        op->status = HF_NOT_HOLD_OWNER;
+    if (!solo_owns_checkout(solo))
         return true;
-    }
     switch (solo->seen->status) {
     case CHECKOUT_OPEN:
         return begin_payment(solo);
@@ -167,13 +165,14 @@ intent_params(const struct op *op, struct pg_params *params)
 static enum hf_status
 intent_from_row(struct op *op, const struct pg_result *rows, enum intent_status *intent)
 {
-    if (pg_rows(rows) == 0 || !slice_is(pg_get_text(rows, 0, RI_PURPOSE), "checkout") ||
-        !intent_status_parse(pg_get_text(rows, 0, RI_STATUS), intent) ||
+    if (pg_rows(rows) == 0 || !intent_status_parse(pg_get_text(rows, 0, RI_STATUS), intent) ||
         (op->org.len > 0 && !slice_equal(op->org, pg_get_text(rows, 0, RI_ORG))))
         return HF_INTENT_NOT_FOUND;
+    op->is_baggage = slice_is(pg_get_text(rows, 0, RI_PURPOSE), "baggage");
     op->org = arena_copy(&op->arena, pg_get_text(rows, 0, RI_ORG));
+    op->event = arena_copy(&op->arena, pg_get_text(rows, 0, RI_EVENT));
     op->checkout_id = pg_get_uuid(rows, 0, RI_SUBJECT);
-    return op->org.ptr != NULL ? HF_OK : HF_STORE_UNAVAILABLE;
+    return op->org.ptr != NULL && op->event.ptr != NULL ? HF_OK : HF_STORE_UNAVAILABLE;
 }
 
 enum hf_status
@@ -191,16 +190,15 @@ solo_look_payment(struct solo *solo)
     if (pg_run(worker->pg, STATEMENT_READ_INTENT, &params, deadline, &rows) == PG_DONE)
         status = intent_from_row(op, rows, &intent);
     pg_result_free(&rows);
-    if (status == HF_OK)
+    if (status == HF_OK && !op->is_baggage)
         status = solo_look_checkout(solo);
     return status;
 }
 
 /* --- settled --------------------------------------------------------------------------------- */
 
-/* True: *intent is its status under the locks, and *is_new whether this delivery is. */
-static bool
-read_state(struct solo *solo, enum intent_status *intent, bool *is_new)
+bool
+solo_read_payment(struct solo *solo, enum intent_status *intent, bool *is_new)
 {
     struct op *op = solo->op;
     struct batch *batch = &solo->batch;
@@ -282,6 +280,16 @@ write_settlement(struct solo *solo, enum plan plan)
     return true;
 }
 
+/* What the payer had bought before, where he may have one seat. */
+static bool
+give_back(struct solo *solo, enum plan plan)
+{
+    if (plan == SELL)
+        return solo_give_back(solo, solo->seen->user, solo->holds, solo->hold_count);
+    return plan != LATE ||
+           solo_give_back(solo, solo->seen->user, solo->taken_anew, solo->seen->hold_count);
+}
+
 static bool
 settle(struct solo *solo, enum plan plan)
 {
@@ -291,7 +299,9 @@ settle(struct solo *solo, enum plan plan)
         return false;
     if (settlements[plan].word != NULL && !change_holds(solo, &plan))
         return false;
-    return op->fate != FATE_ANSWER || op->status != HF_OK || write_settlement(solo, plan);
+    if (op->fate != FATE_ANSWER || op->status != HF_OK)
+        return true;
+    return give_back(solo, plan) && (op->fate != FATE_ANSWER || write_settlement(solo, plan));
 }
 
 bool
@@ -303,7 +313,9 @@ solo_run_settle(struct solo *solo)
 
     op->status = HF_OK;
     op->fate = FATE_ANSWER;
-    if (!solo_lock_checkout(solo, solo->seen->user) || !read_state(solo, &intent, &is_new))
+    if (op->is_baggage)
+        return solo_run_baggage(solo);
+    if (!solo_lock_checkout(solo, solo->seen->user) || !solo_read_payment(solo, &intent, &is_new))
         return false;
     enum plan plan = is_new ? plan_of(intent, op->outcome) : NOTHING;
     if (plan == LATE && op->refund)

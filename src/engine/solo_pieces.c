@@ -285,6 +285,7 @@ solo_judge_changes(struct solo *solo)
     for (int row = 0; row < pg_rows(rows); row++) {
         struct op piece = { .kind = solo->op->kind };
         op_judge_word(&piece, pg_get_text(rows, row, CH_CODE));
+        solo->op->of_flight |= pg_get_bool(rows, row, CH_FLIGHT);
         if (piece.fate == FATE_LATER) {
             solo->op->fate = FATE_LATER;
             solo->op->status = HF_SEAT_CONTENDED;

@@ -50,11 +50,12 @@ tell_seat(struct worker *worker, const struct seat_key *key, const struct seat_v
 
 /* Another's hold on it was over and ended in the same transaction: a change of its own. */
 void
-tell_takeover(struct worker *worker, const struct seat_key *key, int64_t version, struct db_time at)
+tell_takeover(struct worker *worker, const struct seat_key *key, int64_t version,
+              enum feed_reason reason, struct db_time at)
 {
     struct seat_view freed = { .status = SEAT_AVAILABLE, .version = version };
 
-    tell_seat(worker, key, &freed, SLICE_EMPTY, FEED_TTL_EXPIRED, at);
+    tell_seat(worker, key, &freed, SLICE_EMPTY, reason, at);
 }
 
 void

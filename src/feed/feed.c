@@ -379,6 +379,17 @@ move_map_locked(struct feed *feed, const struct feed_change *change, struct feed
 {
     if (change->kind != FEED_EVENT)
         seat_maps_take(feed->node->maps, change, from, after);
+    if (feed->hear != NULL)
+        feed->hear(feed->hear_context, change, from.incarnation == feed->incarnation);
+}
+
+void
+feed_watch(struct feed *feed, feed_hearer *hear, void *context)
+{
+    lock_take(&feed->lock);
+    feed->hear = hear;
+    feed->hear_context = context;
+    lock_drop(&feed->lock);
 }
 
 /* Since when what a record says is known to be true. */

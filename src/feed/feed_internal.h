@@ -88,6 +88,8 @@ struct feed {
     struct feed_position now; /* what memory has: its part while a record is taken in */
     struct incarnation known[FEED_NODES_MAX]; /* beside now.marks */
     struct feed_log log;
+    feed_hearer *hear; /* NULL: nobody listens */
+    void *hear_context;
 
     /* the outbox, also guarded by lock */
     pthread_cond_t work;

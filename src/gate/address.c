@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PROXIES_MAX 256
+#define V6_KEY_BITS 64
 
 struct proxy_range {
     struct address first; /* masked */
@@ -129,6 +130,18 @@ address_mask(struct address *address, int bits)
         else if (keep < 8)
             address->bytes[i] &= (unsigned char)(0xFF << (8 - keep));
     }
+}
+
+bool
+address_key(struct slice text, struct address *key)
+{
+    if (!address_parse(text, key)) {
+        memset(key, 0, sizeof(*key));
+        return false;
+    }
+    if (!address_is_v4(key))
+        address_mask(key, V6_KEY_BITS);
+    return true;
 }
 
 /* --- trusted proxies --------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
  * address.h - IP addresses as 16 bytes; IPv4 as ::ffff:a.b.c.d.
  *
- * Callers: rate_limit.c. Threads: any. Memory: values only.
+ * Callers: rate_limit.c, login_limit.c. Threads: any. Memory: values only.
  */
 #ifndef HOLDFAST_GATE_ADDRESS_H
 #define HOLDFAST_GATE_ADDRESS_H
@@ -28,5 +28,11 @@ bool address_is_v4(const struct address *address);
 
 /* Sets all bits after the first `bits` (0-128) to zero. */
 void address_mask(struct address *address, int bits);
+
+/*
+ * The address as limits count it: IPv6 by its /64, since a client has all of that. False: the text
+ * is no address, and *key is zero: all of these share one count.
+ */
+bool address_key(struct slice text, struct address *key);
 
 #endif

@@ -25,15 +25,14 @@
 #include "holdfast/log.h"
 #include "holdfast/metrics.h"
 
-#define STRIPES     64
-#define SETS        128
-#define WAYS        16
-#define SLICES      10
+#define STRIPES   64
+#define SETS      128
+#define WAYS      16
+#define SLICES    10
 
-#define MINUTE_US   (60 * INT64_C(1000000))
-#define BURST_US    (5 * INT64_C(1000000))
-#define MAPS_US     (2 * INT64_C(1000000))
-#define V6_KEY_BITS 64
+#define MINUTE_US (60 * INT64_C(1000000))
+#define BURST_US  (5 * INT64_C(1000000))
+#define MAPS_US   (2 * INT64_C(1000000))
 
 _Static_assert(STRIPES *SETS *WAYS == RATE_ADDRESSES_MAX, "the header promises so many");
 _Static_assert(STRIPES == 64 && SETS == 128, "places are cut from the hash by bits");
@@ -196,28 +195,6 @@ window_reset_us(const struct window *window, enum rule rule, int64_t now_us)
 }
 
 /* --- the table --------------------------------------------------------- */
-
-/* The address as it is counted: IPv6 by its /64. What is no address shares one place. */
-static struct address
-key_of(const struct address *address)
-{
-    struct address key = *address;
-
-    if (!address_is_v4(&key))
-        address_mask(&key, V6_KEY_BITS);
-    return key;
-}
-
-static bool
-key_of_text(struct slice text, struct address *key)
-{
-    if (!address_parse(text, key)) {
-        memset(key, 0, sizeof(*key));
-        return false;
-    }
-    *key = key_of(key);
-    return true;
-}
 
 struct place {
     struct stripe *stripe;
@@ -490,6 +467,7 @@ report(struct rate_limiter *limiter, const char *address, const struct judgement
     lock_take(&limiter->events_lock);
     limiter->events[limiter->events_written++ % RATE_EVENTS_MAX] = event;
     lock_drop(&limiter->events_lock);
+    metric_add(METRIC_ABUSE_EVENTS_DETECTED, 1);
     LOG_EVENT(blocks ? LOG_WARN : LOG_INFO, blocks ? "address_blocked" : "address_limited",
               log_text("ip", address), log_text("limit", rules[judgement->rule].name),
               log_int("request_count", judgement->count));
@@ -507,7 +485,7 @@ rate_limit_check(struct rate_limiter *limiter, const char *address, enum rate_ki
     *result = (struct rate_result){ .status = HF_OK, .name = rules[RULE_GENERAL].name };
     if (!limiter->on)
         return;
-    key_of_text(slice_of(address), &key);
+    (void)address_key(slice_of(address), &key);
     place = place_of(limiter, &key);
 
     lock_take(&place.stripe->lock);
@@ -545,7 +523,7 @@ rate_limit_unblock(struct rate_limiter *limiter, struct slice ip, struct mono_ti
     struct client *client;
     bool was_blocked = false;
 
-    if (!limiter->on || !key_of_text(ip, &key))
+    if (!limiter->on || !address_key(ip, &key))
         return false;
     place = place_of(limiter, &key);
     lock_take(&place.stripe->lock);

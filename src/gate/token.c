@@ -134,6 +134,21 @@ read_times(const cJSON *root, struct token_claims *claims)
     return true;
 }
 
+/* A bound token is a passenger's; one for an agent would bind nobody. */
+static bool
+read_bounds(const cJSON *root, struct token_claims *claims)
+{
+    const cJSON *event = cJSON_GetObjectItemCaseSensitive(root, "event");
+    const cJSON *checkin = cJSON_GetObjectItemCaseSensitive(root, "checkin");
+
+    claims->has_checkin = checkin != NULL;
+    if (event == NULL)
+        return checkin == NULL;
+    return claims->role == ROLE_USER && read_id(root, "event", claims->event) &&
+           (checkin == NULL || (cJSON_IsString(checkin) &&
+                                uuid_parse(slice_of(checkin->valuestring), &claims->checkin)));
+}
+
 static bool
 read_claims(const struct jws *jws, struct token_claims *claims)
 {
@@ -145,7 +160,7 @@ read_claims(const struct jws *jws, struct token_claims *claims)
     memset(claims, 0, sizeof(*claims));
     good = cJSON_IsObject(root) && read_id(root, "org", claims->org) &&
            read_id(root, "sub", claims->user) && read_role(root, &claims->role) &&
-           read_times(root, claims);
+           read_times(root, claims) && read_bounds(root, claims);
     cJSON_Delete(root);
     return good;
 }
@@ -289,6 +304,10 @@ write_claims(const struct token_claims *claims, struct buf *json)
     json_field_int(&w, "exp", claims->exp_unix_s);
     if (claims->nbf_unix_s != 0)
         json_field_int(&w, "nbf", claims->nbf_unix_s);
+    if (claims->event[0] != '\0')
+        json_field_text(&w, "event", slice_of(claims->event));
+    if (claims->has_checkin)
+        json_field_uuid(&w, "checkin", &claims->checkin);
     json_object_end(&w);
 }
 

@@ -168,6 +168,7 @@ static void
 layout_free(struct layout *layout)
 {
     hall_fini(&layout->hall);
+    free(atomic_load(&layout->by_row));
     free(layout->text);
     free(layout->id_lens);
     free(layout->prints);
@@ -287,4 +288,66 @@ layout_find(const struct layout *layout, struct slice id)
             return layout->slots[slot];
     }
     return LAYOUT_NONE;
+}
+
+/* --- by row ------------------------------------------------------------------ */
+
+/* Cuts the next JSON string off *rest and gives it without its quotes, escapes as they stand. */
+static struct slice
+next_string(struct slice *rest)
+{
+    const char *end = rest->ptr + rest->len;
+    const char *begin = (const char *)memchr(rest->ptr, '"', rest->len) + 1;
+    const char *at = begin;
+
+    while (*at != '"')
+        at += *at == '\\' ? 2 : 1;
+    *rest = (struct slice){ at + 1, (size_t)(end - at - 1) };
+    return (struct slice){ begin, (size_t)(at - begin) };
+}
+
+/* What a prefix begins with: seat_id, section, row and number, each with its name. */
+static struct sort_key
+row_key(const struct layout *layout, uint32_t seat)
+{
+    struct slice rest = layout_prefix(layout, seat);
+    struct slice texts[8];
+
+    for (int i = 0; i < 8; i++)
+        texts[i] = next_string(&rest);
+    return (struct sort_key){
+        .section = SLICE_EMPTY, .row = texts[5], .number = texts[7], .id = texts[1], .at = (int)seat
+    };
+}
+
+static uint32_t *
+sort_by_row(const struct layout *layout)
+{
+    struct sort_key *keys = calloc(layout->count + 1, sizeof(*keys));
+    uint32_t *order = calloc(layout->count + 1, sizeof(*order));
+
+    for (uint32_t i = 0; keys != NULL && i < layout->count; i++)
+        keys[i] = row_key(layout, i);
+    if (keys != NULL)
+        qsort(keys, layout->count, sizeof(*keys), compare_keys);
+    for (uint32_t i = 0; keys != NULL && order != NULL && i < layout->count; i++)
+        order[i] = (uint32_t)keys[i].at;
+    if (keys == NULL) {
+        free(order);
+        order = NULL;
+    }
+    free(keys);
+    return order;
+}
+
+const uint32_t *
+layout_by_row(struct layout *layout)
+{
+    uint32_t *known = atomic_load(&layout->by_row);
+    uint32_t *made = known == NULL ? sort_by_row(layout) : NULL;
+
+    if (made == NULL || atomic_compare_exchange_strong(&layout->by_row, &known, made))
+        return made != NULL ? made : known;
+    free(made); /* another one was quicker */
+    return known;
 }

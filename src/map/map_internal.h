@@ -100,10 +100,12 @@ bool hall_type_is_accessible(struct slice type);
 
 /*
  * The seats of one event in display order, each with its JSON up to and including
- * `"status":`. Constant after layout_new, shared by the map and by bodies being made.
+ * `"status":`. Constant after layout_new (but for by_row, which is made when it is first asked
+ * for), shared by the map and by bodies being made.
  */
 struct layout {
     atomic_int refs;
+    _Atomic(uint32_t *) by_row; /* the seats by row and number, whatever their section; or NULL */
     uint32_t count;
     uint32_t slot_mask; /* of slots: a power of two, at most half full */
     uint32_t *slots;    /* index of a seat, or LAYOUT_NONE: open addressing by hash of the id */
@@ -131,6 +133,8 @@ void layout_put(struct layout *layout); /* NULL is fine */
 bool layout_same(const struct layout *a, const struct layout *b);
 struct slice layout_prefix(const struct layout *layout, uint32_t seat);
 struct slice layout_id(const struct layout *layout, uint32_t seat);
+/* The order by row and number; any thread may ask, without a lock. NULL: no memory. */
+const uint32_t *layout_by_row(struct layout *layout);
 /* LAYOUT_NONE: there is no such seat. */
 uint32_t layout_find(const struct layout *layout, struct slice id);
 
@@ -142,13 +146,14 @@ struct map_seat {
     int64_t version;
     uint64_t changed_at;   /* the position at which it got to be like this */
     struct feed_mark from; /* the record that brought this version; see below */
+    uint64_t user_hash;    /* hash_seeded of who has it; 0: nobody, or it isn't known */
     uint32_t newer, older; /* neighbours in the order of change, LAYOUT_NONE at the ends */
     enum seat_status status;
     bool in_payment;
     bool over; /* its end has passed: shown as available */
 };
 
-_Static_assert(sizeof(struct map_seat) == 56, "seat_map.h says what a seat takes");
+_Static_assert(sizeof(struct map_seat) == 64, "seat_map.h says what a seat takes");
 
 /*
  * What `from` is when no record brought the seat: it was read, and whoever has the base (version.c)

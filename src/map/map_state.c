@@ -14,7 +14,7 @@
 #include "map_internal.h"
 
 /* Columns of read_seat_map that move, and of read_areas. */
-enum { SEAT_STATUS = 8, SEAT_IN_PAYMENT, SEAT_VERSION, SEAT_UNTIL };
+enum { SEAT_STATUS = 8, SEAT_IN_PAYMENT, SEAT_VERSION, SEAT_UNTIL, SEAT_USER = 16 };
 enum { AREA_ID, AREA_NAME, AREA_CAPACITY, AREA_HELD, AREA_SOLD, AREA_PRICE, AREA_VERSION };
 
 #define NEVER INT64_MAX
@@ -149,6 +149,14 @@ read_status(const struct pg_result *rows, int row)
     return seat_status_parse(pg_get_text(rows, row, SEAT_STATUS), &status) ? status : SEAT_BLOCKED;
 }
 
+static uint64_t
+read_user(const struct pg_result *rows, int row)
+{
+    struct slice user = pg_get_text(rows, row, SEAT_USER);
+
+    return user.len > 0 ? hash_seeded(user.ptr, user.len) : 0;
+}
+
 static void
 read_seats(struct map_state *fresh, const struct pg_result *rows, const int *row_of)
 {
@@ -157,6 +165,7 @@ read_seats(struct map_state *fresh, const struct pg_result *rows, const int *row
         fresh->seats[i] = (struct map_seat){
             .until = pg_get_time(rows, row, SEAT_UNTIL),
             .version = pg_get_int(rows, row, SEAT_VERSION),
+            .user_hash = read_user(rows, row),
             .newer = LAYOUT_NONE,
             .older = LAYOUT_NONE,
             .status = read_status(rows, row),
@@ -248,6 +257,8 @@ merge_seat(const struct map_seat *known, struct map_seat *read)
         return true;
     if (is_from_record(known->from) || known->version > read->version)
         read->from = known->from;
+    if (known->version > read->version)
+        read->user_hash = known->user_hash;
     read->status = known->status;
     read->in_payment = known->in_payment;
     read->until = known->until;
@@ -368,6 +379,7 @@ merge_same_layout(struct map_state *state, struct map_state *fresh, uint64_t pos
             changed = true;
         } else {
             state->seats[i].from = fresh->seats[i].from;
+            state->seats[i].user_hash = fresh->seats[i].user_hash;
         }
     }
     return changed;

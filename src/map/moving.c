@@ -80,6 +80,9 @@ take_seat_locked(struct seat_maps *maps, struct event_map *map, const struct fee
     struct move move = { change->item, change->reason, change->at, after };
     struct map_seat now = { .until = change->held_until,
                             .version = change->version,
+                            .user_hash = change->user.len > 0
+                                             ? hash_seeded(change->user.ptr, change->user.len)
+                                             : 0,
                             .from = is_from_record(from) ? from : FROM_NOBODY,
                             .newer = LAYOUT_NONE,
                             .older = LAYOUT_NONE,

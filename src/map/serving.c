@@ -8,6 +8,7 @@
  * something), and what the request itself demands. Else the caller loads it.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "event_map.h"
@@ -15,6 +16,7 @@
 
 #define LOOP_SEATS_MAX   256  /* a delta of so many seats is written in some 20 us: a loop may */
 #define LOOP_LOOKS_MAX   4096 /* so many are looked at for another node's reader in that time */
+#define COPY_SEATS_MAX   1024 /* a copy of so many is made in that time */
 #define GZIP_LEAST_BYTES 1024
 #define RENDER_WAIT_US   5000000
 
@@ -35,21 +37,24 @@ version_locked(const struct seat_maps *maps, const struct event_map *map,
     version->feed = *request->feed;
 }
 
-/* What a tag says before the version: of which event, and of a show also of which row. */
+/* What a tag says before the version: of which event, of a show also of which row, and of a copy
+ * for whom. */
 struct tag_name {
     char text[ID_BYTES_MAX + 24];
 };
 
 static struct tag_name
-tag_name(struct slice event, int64_t show_version)
+tag_name(const struct seat_map_request *request, int64_t show_version)
 {
     struct tag_name name;
+    int len = snprintf(name.text, sizeof(name.text), "%.*s", SLICE_ARG(request->event));
+    char *rest = name.text + len;
+    size_t room = sizeof(name.text) - (size_t)len;
 
-    if (show_version == 0)
-        snprintf(name.text, sizeof(name.text), "%.*s", SLICE_ARG(event));
-    else
-        snprintf(name.text, sizeof(name.text), "%.*s.%lld", SLICE_ARG(event),
-                 (long long)show_version);
+    if (show_version != 0)
+        snprintf(rest, room, ".%lld", (long long)show_version);
+    else if (request->reader != 0)
+        snprintf(rest, room, ".%016llx", (unsigned long long)request->reader);
     return name;
 }
 
@@ -106,7 +111,7 @@ is_still_true(const struct seat_maps *maps, const struct event_map *map,
 
     if (list.len == 0)
         return false;
-    snprintf(tag, sizeof(tag), "\"%s-%s-%llu", tag_name(request->event, request->show_version).text,
+    snprintf(tag, sizeof(tag), "\"%s-%s-%llu", tag_name(request, request->show_version).text,
              maps->boot, (unsigned long long)map->state.position);
     snprintf(reply->etag, sizeof(reply->etag), "W/%s\"", tag);
     if (slice_is(list, "*"))
@@ -173,7 +178,7 @@ give_body_locked(struct event_map *map, const struct seat_map_request *request,
 
     reply->gzip = request->gzip && body->gzip != NULL;
     reply->body = http_body_get(reply->gzip ? body->gzip : body->plain);
-    write_etag(tag_name(request->event, body->show_version), body->version, reply);
+    write_etag(tag_name(request, body->show_version), body->version, reply);
 }
 
 /* Others wait meanwhile, and nobody begins the next before as much time has passed again. */
@@ -315,7 +320,7 @@ delta_locked(const struct seat_maps *maps, struct event_map *map, const struct m
         return SEAT_MAP_LOAD;
     lock_drop(&map->lock);
     version_write(&version, text);
-    write_etag(tag_name(request->event, 0), text, reply);
+    write_etag(tag_name(request, 0), text, reply);
     struct http_body *plain = render_body(&shot, request->event, SLICE_EMPTY, text);
     struct http_body *gzip = plain != NULL && request->gzip && plain->len >= GZIP_LEAST_BYTES
                                  ? render_gzip(plain)
@@ -331,16 +336,26 @@ delta_locked(const struct seat_maps *maps, struct event_map *map, const struct m
 
 /* --- the answer ------------------------------------------------------------------ */
 
+/* True: it may be served, and shows what time has ended. */
+static bool
+is_good_locked(struct seat_maps *maps, struct event_map *map,
+               const struct seat_map_request *request)
+{
+    if (!event_map_may_serve_locked(maps, map, request->arrived, request->fresh_since))
+        return false;
+    if (request->now.us >= map->state.next_end.us)
+        map_state_sweep(&map->state, request->now, seat_maps_next_position(maps));
+    return true;
+}
+
 static enum seat_map_answer
 answer_locked(struct seat_maps *maps, struct event_map *map, const struct seat_map_request *request,
               struct seat_map_reply *reply)
 {
     struct map_version since;
 
-    if (!event_map_may_serve_locked(maps, map, request->arrived, request->fresh_since))
+    if (!is_good_locked(maps, map, request))
         return SEAT_MAP_LOAD;
-    if (request->now.us >= map->state.next_end.us)
-        map_state_sweep(&map->state, request->now, seat_maps_next_position(maps));
     if (is_still_true(maps, map, request, reply))
         return SEAT_MAP_NOT_MODIFIED;
     struct map_reader reader = reader_of_locked(maps, map, request, &since);
@@ -348,9 +363,10 @@ answer_locked(struct seat_maps *maps, struct event_map *map, const struct seat_m
                               : delta_locked(maps, map, &reader, request, reply);
 }
 
-enum seat_map_answer
-seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
-              struct seat_map_reply *reply)
+/* The map, in use, and a reply that says nothing yet. NULL: it is not there. */
+static struct event_map *
+begin_answer(struct seat_maps *maps, const struct seat_map_request *request,
+             struct seat_map_reply *reply)
 {
     reply->body = NULL; /* field by field: the tag is long */
     reply->gzip = false;
@@ -358,12 +374,120 @@ seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
     reply->etag[0] = '\0';
     struct event_map *map = event_map_find(maps, request->org, request->event,
                                            request->may_render ? FIND_OR_MAKE : FIND_THERE);
+    if (map != NULL)
+        event_map_used(maps, map);
+    return map;
+}
+
+enum seat_map_answer
+seat_maps_get(struct seat_maps *maps, const struct seat_map_request *request,
+              struct seat_map_reply *reply)
+{
+    struct event_map *map = begin_answer(maps, request, reply);
     if (map == NULL)
         return SEAT_MAP_LOAD;
-    event_map_used(maps, map);
     lock_take(&map->lock);
     enum seat_map_answer answer = answer_locked(maps, map, request, reply);
     lock_drop(&map->lock);
     event_map_put(map);
     return answer;
+}
+
+/* --- a copy ---------------------------------------------------------------------- */
+
+static struct seat_map_seat
+seen_seat(const struct map_state *state, uint32_t i)
+{
+    const struct map_seat *seat = &state->seats[i];
+
+    return (struct seat_map_seat){
+        .seat = layout_id(state->layout, i),
+        .status = seat->status == SEAT_HELD && seat->over ? SEAT_AVAILABLE : seat->status,
+        .version = seat->version,
+        .until = seat->until,
+        .user_hash = seat->user_hash,
+    };
+}
+
+/* False: no memory. */
+static bool
+copy_seats_locked(const struct event_map *map, struct seat_map_copy *copy)
+{
+    const struct map_state *state = &map->state;
+    const uint32_t *order = layout_by_row(state->layout);
+
+    *copy = (struct seat_map_copy){ 0 };
+    copy->seats = malloc((state->layout->count + 1) * sizeof(*copy->seats));
+    if (copy->seats == NULL || order == NULL) {
+        free(copy->seats);
+        return false;
+    }
+    copy->layout = layout_get(state->layout);
+    for (uint32_t k = 0; k < state->layout->count; k++) {
+        if (state->seats[order[k]].status != SEAT_REMOVED)
+            copy->seats[copy->count++] = seen_seat(state, order[k]);
+    }
+    return true;
+}
+
+static bool
+may_copy(const struct event_map *map, const struct seat_map_request *request)
+{
+    return request->may_render || map->state.layout->count <= COPY_SEATS_MAX;
+}
+
+/* Once for a layout, so that it isn't done with the lock: that is given up meanwhile. */
+static void
+sort_rows_locked(struct event_map *map)
+{
+    if (atomic_load(&map->state.layout->by_row) != NULL)
+        return;
+    struct layout *layout = layout_get(map->state.layout);
+    lock_drop(&map->lock);
+    (void)layout_by_row(layout);
+    layout_put(layout);
+    lock_take(&map->lock);
+}
+
+static enum seat_map_answer
+copy_locked(struct seat_maps *maps, struct event_map *map, const struct seat_map_request *request,
+            struct seat_map_reply *reply, struct seat_map_copy *copy)
+{
+    struct map_version version;
+    char text[VERSION_TEXT_BYTES];
+
+    if (!is_good_locked(maps, map, request))
+        return SEAT_MAP_LOAD;
+    if (is_still_true(maps, map, request, reply))
+        return SEAT_MAP_NOT_MODIFIED;
+    if (!may_copy(map, request))
+        return SEAT_MAP_RENDER;
+    version_locked(maps, map, request, &version);
+    version_write(&version, text);
+    write_etag(tag_name(request, 0), text, reply);
+    return copy_seats_locked(map, copy) ? SEAT_MAP_BODY : SEAT_MAP_LOAD;
+}
+
+enum seat_map_answer
+seat_maps_copy(struct seat_maps *maps, const struct seat_map_request *request,
+               struct seat_map_reply *reply, struct seat_map_copy *copy)
+{
+    struct event_map *map = begin_answer(maps, request, reply);
+    if (map == NULL)
+        return SEAT_MAP_LOAD;
+    lock_take(&map->lock);
+    if (map->state.layout != NULL && may_copy(map, request))
+        sort_rows_locked(map);
+    enum seat_map_answer answer = copy_locked(maps, map, request, reply, copy);
+    lock_drop(&map->lock);
+    event_map_put(map);
+    return answer;
+}
+
+void
+seat_map_copy_free(struct seat_map_copy *copy)
+{
+    layout_put(copy->layout);
+    free(copy->seats);
+    *copy = (struct seat_map_copy){ 0 };
 }

@@ -15,9 +15,6 @@
  * may have left is not guessed from the kind of error (libcurl sends a request again by itself when
  * a kept connection turns out to be dead, and the second connect may fail): libcurl says when it is
  * about to send (CURLOPT_PREREQFUNCTION).
- *
- * Redirects are not followed, certificates are verified (libcurl's default), proxies of the
- * environment are not used: who is asked is who the settings name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +24,10 @@
 
 #include "holdfast/json.h"
 #include "holdfast/log.h"
+#include "holdfast/outgoing.h"
 #include "holdfast/signature.h"
 #include "payments_internal.h"
 
-#define CONNECT_MS_MAX    2000        /* soon enough for a caller to hear that nothing was asked */
 #define RECEIVE_BYTES_MAX (64 * 1024) /* of one answer, header and body */
 
 struct http_call {
@@ -45,44 +42,10 @@ struct http_call {
 /* --- settings ------------------------------------------------------------------------- */
 
 static bool
-has_part(CURLU *url, CURLUPart part)
-{
-    char *text = NULL;
-    bool has = curl_url_get(url, part, &text, 0) == CURLUE_OK;
-
-    curl_free(text);
-    return has;
-}
-
-static bool
-is_http(CURLU *url)
-{
-    char *scheme = NULL;
-    bool is = curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-              (strcmp(scheme, "https") == 0 || strcmp(scheme, "http") == 0);
-
-    curl_free(scheme);
-    return is;
-}
-
-/* A query would stand before the intent's id, and a password in every log line with the URL. */
-static bool
-url_is_good(const char *text)
-{
-    CURLU *url = curl_url();
-    bool good = url != NULL && curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK &&
-                is_http(url) && !has_part(url, CURLUPART_QUERY) &&
-                !has_part(url, CURLUPART_FRAGMENT) && !has_part(url, CURLUPART_USER) &&
-                !has_part(url, CURLUPART_PASSWORD);
-
-    curl_url_cleanup(url);
-    return good;
-}
-
-static bool
 http_check(const struct config *config, char *error, size_t error_bytes)
 {
-    if (!url_is_good(config->payment_url)) {
+    /* A query would stand before the intent's id. */
+    if (!outgoing_url_is_good(config->payment_url, false)) {
         snprintf(error, error_bytes,
                  "payment_url: '%s' is no http or https URL without user, query and fragment",
                  config->payment_url);
@@ -220,24 +183,6 @@ write_request(struct payment_call *call)
 /* --- a transfer ------------------------------------------------------------------------------ */
 
 static bool
-set_manners(CURL *easy, const struct config *config)
-{
-    long timeout_ms = (long)(config->payment_provider_timeout / TIME_US_PER_MS);
-    long connect_ms = timeout_ms < CONNECT_MS_MAX ? timeout_ms : CONNECT_MS_MAX;
-
-    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_USERAGENT, "holdfast/" HOLDFAST_VERSION) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_ms) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           /* A name that takes its time to be found must not stop the thread when its call ends. */
-           curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK;
-}
-
-static bool
 set_callbacks(CURL *easy, struct payment_call *call)
 {
     struct http_call *http = call->http;
@@ -273,10 +218,11 @@ send_request(struct payment_call *call)
 
     if (http == NULL || !write_request(call))
         return false;
+    long timeout_ms = (long)(room->node->config->payment_provider_timeout / TIME_US_PER_MS);
     CURL *easy = curl_easy_init();
     if (easy == NULL)
         return false;
-    if (!set_manners(easy, room->node->config) || !set_callbacks(easy, call) ||
+    if (!outgoing_set_manners(easy, timeout_ms) || !set_callbacks(easy, call) ||
         !set_request(easy, call) || curl_multi_add_handle(room->multi, easy) != CURLM_OK) {
         curl_easy_cleanup(easy);
         return false;
@@ -314,8 +260,7 @@ http_end(struct payment_call *call)
     call->http = NULL;
 }
 
-/* --- an answer ----------------------------------------------------------------------------------
- */
+/* --- an answer ------------------------------------------------------------------------- */
 
 static bool
 read_status(struct slice body, enum payment_outcome *outcome)

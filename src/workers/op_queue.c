@@ -266,7 +266,9 @@ op_locks_hold(const struct op *op)
     switch (op->kind) {
     case OP_HOLD:
         return op->grow ? &op->grow_hold : NULL;
-    case OP_CHECKOUT_START: /* of several holds, and alone in its transaction */
+    case OP_RETURN: /* alone in its transaction, as all below are */
+    case OP_ASSIGN:
+    case OP_CHECKOUT_START: /* of several holds */
     case OP_CHECKOUT_CANCEL:
     case OP_PAY:
     case OP_PAY_SETTLE:

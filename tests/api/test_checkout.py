@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from support import checkouts
+from support.cabin import cabin, make_flight
 from support.checkouts import (cancel, checkout_row, complete, held_checkout, in_payment, intents_of, outbox,
                                pending, start, started)
 from support.client import Client
@@ -342,6 +343,21 @@ def test_who_may_complete_and_cancel_it(client, other, node, event):
         check_problem(ask(stranger, checkout), "checkout_not_found")
         check_problem(ask(client, {"checkout_id": NOBODY}), "checkout_not_found")
     assert read(client, checkout)["status"] == "open"
+
+
+def test_to_a_flight_anothers_checkout_is_not_there(client, other, admin, db):
+    """The hold by name as well, whichever event is named beside it, and one that was given away."""
+    flight, show = make_flight(admin, policy={"one_hold_per_user": False}), admin.make_event(cabin(1))
+    hold, checkout = held_checkout(client, flight, "1A")
+    given_away = client.held(flight, "1B", cart="c2")
+    client.post(f"/api/holds/{given_away['hold_id']}/transfer", {"to_user_id": other.user}).expect(200)
+    for ask in (complete, cancel):
+        check_problem(ask(other, checkout), "checkout_not_found")
+    for event in (flight, show):
+        check_problem(start(other, event, [hold["hold_id"]]), "hold_not_found")
+        check_problem(start(client, event, [given_away["hold_id"]]), "hold_not_found")
+    assert intents_of(db, checkout) == [] and read(client, checkout)["status"] == "open"
+    assert complete(client, checkout).expect(200).json["status"] == "completed"
 
 
 def test_what_complete_may_say(client, event):

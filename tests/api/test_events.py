@@ -10,9 +10,9 @@ from support.waiting import wait_until
 BASICS = {"name": "An evening", "kind": "event", "status": "on_sale"}
 EVENT_FIELDS = {"event_id", "kind", "name", "status", "currency", "policy", "focal_point", "version", "seat_count"}
 DEFAULTS = {"hold_ttl": 900, "extend_by": 300, "max_hold": 1200, "max_seats_per_hold": 8, "max_seats_per_user": 0,
-            "one_hold_per_user": False, "no_single_seat_gap": False, "rehold_cooldown": 0}
+            "one_hold_per_user": False, "one_seat_per_user": False, "no_single_seat_gap": False, "rehold_cooldown": 0}
 OF_KIND = {"event": {}, "show": {"hold_ttl": 300, "no_single_seat_gap": True},
-           "flight": {"hold_ttl": 120, "one_hold_per_user": True, "waitlist_mode": "confirm"}}
+           "flight": {"hold_ttl": 120, "one_hold_per_user": True, "one_seat_per_user": True, "waitlist_mode": "confirm"}}
 
 
 def put(admin, event, **changes):
@@ -60,8 +60,8 @@ def test_each_kind_has_its_defaults(admin, kind):
 
 def test_any_policy_field_can_be_set(admin):
     policy = {"hold_ttl": 1, "extend_by": 2, "max_hold": 3, "max_seats_per_hold": 4, "max_seats_per_user": 5,
-              "one_hold_per_user": True, "no_single_seat_gap": True, "payment_timeout": 6, "rehold_cooldown": 7,
-              "waitlist_mode": "confirm", "waitlist_offer_ttl": 8}
+              "one_hold_per_user": True, "one_seat_per_user": True, "no_single_seat_gap": True, "payment_timeout": 6,
+              "rehold_cooldown": 7, "waitlist_mode": "confirm", "waitlist_offer_ttl": 8}
     assert put(admin, "gala", policy=policy).expect(201).json["policy"] == policy
     assert admin.get("/api/events/gala").json["policy"] == policy
     changed = put(admin, "gala", policy={"extend_by": 20}).expect(200).json["policy"]
@@ -71,8 +71,8 @@ def test_any_policy_field_can_be_set(admin):
 @pytest.mark.parametrize("field, value", [
     ("hold_ttl", 0), ("hold_ttl", -1), ("hold_ttl", 1.5), ("hold_ttl", "900"), ("hold_ttl", True), ("hold_ttl", 1e300),
     ("extend_by", 0), ("max_hold", 0), ("max_seats_per_hold", 0), ("max_seats_per_user", -1),
-    ("one_hold_per_user", 1), ("no_single_seat_gap", "yes"), ("payment_timeout", 0), ("rehold_cooldown", -1),
-    ("waitlist_mode", "none"), ("waitlist_offer_ttl", 0),
+    ("one_hold_per_user", 1), ("one_seat_per_user", "true"), ("no_single_seat_gap", "yes"), ("payment_timeout", 0),
+    ("rehold_cooldown", -1), ("waitlist_mode", "none"), ("waitlist_offer_ttl", 0),
 ])
 def test_a_policy_that_cannot_be(admin, field, value):
     problem = check_problem(put(admin, "gala", policy={field: value}), "invalid_field", "/api/events/gala")

@@ -6,12 +6,14 @@ import pytest
 
 from support.client import Client
 from support.contract import STATUS_OF_CODE
-from support import servers
+from support import cabin, servers, tokens
 
 METHODS = {"get", "put", "post", "patch", "delete", "head", "options"}
 VALUES = {"event": "nowhere", "seat": "A-1", "hold": "0190a000-0000-7000-8000-000000000000", "code": "seat_taken",
           "ip": "198.51.100.7", "checkout": "0190a000-0000-7000-8000-000000000000",
-          "intent": "0190a000-0000-7000-8000-000000000000", "key": "k1"}
+          "intent": "0190a000-0000-7000-8000-000000000000", "key": "k1",
+          "checkin": "0190a000-0000-7000-8000-000000000000",
+          "waitlist": "0190a000-0000-7000-8000-000000000000"}
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +75,40 @@ def test_every_answer_is_one_that_the_document_names(document, client, admin, ev
         ("get", "/api/events/{event}/seats", client.seats(event)), ("get", "/api/events", client.get("/api/events")),
         ("get", "/api/events/{event}/seats/{seat}", client.seat(event, "A-1")),
     ]
-    for method, path, answer in asked:
+    for method, path, answer in asked + asked_of_a_flight(client, admin):
         responses = document["paths"][path][method]["responses"]
         assert str(answer.status) in responses or "default" in responses, (method, path, answer.status, sorted(responses))
+
+
+def test_what_a_token_of_another_flight_is_refused_is_described(document, node, admin):
+    """Every GET below an event, and the ticket of its stream."""
+    flight, other = cabin.make_flight(admin), cabin.make_flight(admin)
+    passenger = Client(node, admin.org, "ABC123", token=tokens.mint(node.secret, admin.org, "ABC123", event=flight))
+    passenger.get(f"/flights/{flight}/seatmap").expect(200)
+    refused = 0
+    for path, method, operation in operations(document):
+        if "{event}" in path and (method == "get" or path.endswith("/stream-ticket")):
+            passenger.request(method.upper(), concrete(path).replace("nowhere", other)).expect(403, "forbidden")
+            assert "403" in operation["responses"], (method, path)
+            refused += 1
+    assert refused >= 11
+
+
+def asked_of_a_flight(client, admin):
+    """(method, path, answer) of what a passenger asks, and may not."""
+    flight, other = cabin.make_flight(admin), client.as_user()
+    hold_it, give_up = "/flights/{event}/seats/{seat}/hold", "/flights/{event}/seats/{seat}/cancel"
+    holding = cabin.hold(client, flight, "1A")
+    return [
+        ("post", hold_it, holding), ("post", hold_it, cabin.hold(other, flight, "1A")), ("post", hold_it, cabin.hold(admin, flight, "1A")),
+        ("post", hold_it, cabin.hold(client, "nowhere", "1A")), ("post", hold_it, cabin.hold(client, flight, "1B", passengerId="x")),
+        ("post", "/holds/{hold}/confirm", cabin.confirm(other, holding.json["holdId"])),
+        ("post", "/holds/{hold}/confirm", cabin.confirm(client, holding.json["holdId"])),
+        ("get", "/flights/{event}/seatmap", client.get(f"/flights/{flight}/seatmap")),
+        ("get", "/flights/{event}/events", client.get(f"/flights/{flight}/events")),
+        ("get", "/flights/{event}/events", admin.get(f"/flights/{flight}/events")),
+        ("post", give_up, cabin.cancel(other, flight, "1A")), ("post", give_up, cabin.cancel(client, flight, "1A")),
+    ]
 
 
 def test_each_operation_says_what_it_takes_and_gives(document):

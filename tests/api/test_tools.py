@@ -302,7 +302,7 @@ def test_import_into_nothing(node, org, log_folder):
 
 
 def test_the_demo_houses_can_be_imported(node, admin, client, org):
-    for name, least in (("cabin-a320", 100), ("theatre", 1000)):
+    for name, least in (("cabin-a320", 180), ("cabin-b777", 331), ("theatre", 1000)):
         event = admin.make_event(0, event=name)
         done = expect(node.command("import", "--org", org, event, servers.CLONE / f"db/demo/{name}.csv"), DONE)
         assert json.loads(done.stdout)["imported"] >= least

@@ -19,6 +19,7 @@ import sys
 import psycopg2
 
 FETCH_ROWS = 10000
+RAN_OUT = ("ttl_expired", "waitlist_lapsed")
 
 Violation = collections.namedtuple("Violation", "kind org event subject detail")
 Violation.__str__ = lambda v: f"{v.kind}: {v.org}/{v.event}/{v.subject}: {v.detail}"
@@ -68,7 +69,7 @@ def entries_of(cursor, org, event):
     scope, parameters = of_scope(org, event)
     return rows(cursor, Entry, f"""
         SELECT org_id, event_id, seat_id, version, action::text, hold_id::text, user_id, at, held_until, reason, id
-        FROM audit_log WHERE seat_id IS NOT NULL{scope}
+        FROM audit_log WHERE seat_id IS NOT NULL AND action::text NOT LIKE 'waitlist%%'{scope}
         ORDER BY org_id COLLATE "C", event_id COLLATE "C", seat_id COLLATE "C", version, id""", parameters)
 
 
@@ -295,7 +296,7 @@ def seat_released(story, entry):
         same_hold(story, entry)
         check_reason(story, entry)
         not_paying(story, entry, story.paying and entry.reason != "payment_failed")
-    end_take(story, story.hold, {"expired"} if entry.reason == "ttl_expired" else {"cancelled", "expired"})
+    end_take(story, story.hold, {"expired"} if entry.reason in RAN_OUT else {"cancelled", "expired"})
     story.free()
 
 
@@ -308,9 +309,9 @@ def end_take(story, hold, statuses):
 def check_reason(story, entry):
     if entry.reason is None:
         story.wrong("incomplete", f"seat_released at version {entry.version} gives no reason")
-    if story.status == "sold" and entry.reason in ("ttl_expired", "admin_override", "payment_failed"):
+    if story.status == "sold" and entry.reason not in GIVES_BACK:
         story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
-    if entry.reason == "ttl_expired" and story.until is not None and entry.at < story.until:
+    if entry.reason in RAN_OUT and story.until is not None and entry.at < story.until:
         story.wrong("expired_early", f"{story.hold} expired at {entry.at}, its end is {story.until}")
     if entry.reason == "user_cancelled" and story.until is not None and entry.at >= story.until:
         story.wrong("cancelled_late", f"{story.hold} cancelled at {entry.at}, it was over at {story.until}")
@@ -340,6 +341,9 @@ def seat_added(story, entry):
 def seat_changed(story, entry):
     legal(story, entry, "available", "held", "sold", "blocked")
 
+
+# Why what was sold may be released: whoever has it cancels, or has bought something else in its place.
+GIVES_BACK = ("user_cancelled", "replaced")
 
 STEPS = {step.__name__: step for step in (
     seat_held, hold_extended, hold_changed, hold_transferred, payment_started, payment_stopped, seat_sold, seat_released,
@@ -417,6 +421,8 @@ def tell_area(key, entries):
             story.wrong("unknown_action", f"{entry.action} at version {entry.version}")
         elif entry.action == "seat_held":
             area_held(story, entry)
+        elif entry.action == "seat_released" and entry.hold in story.sold:
+            area_given_back(story, entry)
         elif entry.hold in story.held:
             AREA_STEPS[entry.action](story, entry, *story.held[entry.hold])
         else:
@@ -461,12 +467,18 @@ def area_sold(story, entry, quantity, until):
 
 
 def area_released(story, entry, quantity, until):
-    if entry.reason == "ttl_expired" and entry.at < until:
+    if entry.reason in RAN_OUT and entry.at < until:
         story.wrong("expired_early", f"{entry.hold} expired at {entry.at}, its end is {until}")
     not_paying(story, entry, entry.hold in story.payers and entry.reason != "payment_failed")
     same_quantity(story, entry, quantity)
     story.payers.discard(entry.hold)
     del story.held[entry.hold]
+
+
+def area_given_back(story, entry):
+    if entry.reason not in GIVES_BACK:
+        story.wrong("sold_released", f"released at {entry.at} as {entry.reason}")
+    same_quantity(story, entry, story.sold.pop(entry.hold))
 
 
 def same_quantity(story, entry, quantity):
@@ -496,6 +508,23 @@ def check_area_end(story, area_rows, sums):
         story.wrong("area_oversold", f"{area.held} + {area.sold} of {area.capacity}")
 
 
+# --- what takes the place of what was sold ----------------------------------------------------------------------
+
+
+def check_replaced(cursor, org, event):
+    """Who gives back what was sold because something else takes its place has bought that with the same request."""
+    scope, parameters = of_scope(org, event)
+    cursor.execute(f"""
+        SELECT org_id, event_id, coalesce(seat_id, area_id), at, user_id FROM audit_log r
+        WHERE action::text = 'seat_released' AND reason = 'replaced' AND held_until IS NULL{scope} AND NOT EXISTS (
+            SELECT FROM audit_log s
+            WHERE s.org_id = r.org_id AND s.event_id = r.event_id AND s.user_id = r.user_id AND s.hold_id <> r.hold_id
+              AND s.action::text = 'seat_sold' AND s.request_id IS NOT DISTINCT FROM r.request_id AND s.at <= r.at)
+        """, parameters)
+    for org, event, subject, when, user in cursor.fetchall():
+        yield Violation("replaced_by_nothing", org, event, subject, f"{user} gave it back at {when} for nothing")
+
+
 # --- all of it -----------------------------------------------------------------------------------------------
 
 
@@ -513,6 +542,7 @@ def check_event(connection, org=None, event=None):
             story = tell_area(key, entries)
             check_area_end(story, area_rows, sums)
             violations += story.violations
+        violations += check_replaced(cursor, org, event)
     return violations
 
 

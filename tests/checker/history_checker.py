@@ -33,7 +33,8 @@ ASKED_ACTIONS = HELD_ACTIONS | {"seat_sold", "seat_released"}
 # What each kind of call may change.
 ACTIONS_OF = {
     "hold": {"seat_held", "hold_changed"}, "final_hold": {"seat_held"}, "extend": {"hold_extended"},
-    "confirm": {"seat_sold"}, "cancel": {"seat_released"}, "remove": {"seat_released", "hold_changed"},
+    "confirm": {"seat_sold", "seat_released"}, "return": {"seat_released"}, "cancel": {"seat_released"},
+    "remove": {"seat_released", "hold_changed"},
     "patch": {"seat_held", "seat_released", "hold_changed"}, "transfer": {"hold_transferred"},
     "checkout_start": {"hold_extended"}, "checkout_cancel": {"seat_released"}, "admin_release": {"seat_released"},
     "complete": {"seat_held", "seat_sold", "seat_released"} | PAYMENT_MARKS,
@@ -44,6 +45,8 @@ DONE_THOUGH_REFUSED = {
     ("complete", "payment_failed"): {"payment_started", "seat_released"},
     ("complete", "payment_unavailable"): PAYMENT_MARKS,
 }
+# Why what was sold may be released: whoever has it returns it, or what they buy takes its place.
+GIVES_BACK = {"user_cancelled", "replaced"}
 # How a payment may end by a node's own asking, without a request: (action, reason).
 SETTLED_BY_NODES = {("seat_sold", None), ("seat_held", None), ("seat_released", "payment_failed")}
 # These end the holds of others, who hear of it later.
@@ -179,10 +182,34 @@ class Tables:
                                   for hold in self.checkouts[each].holds}
         self.holds_of_payments |= {line.hold for line in self.lines if line.checkout in paid_for}
 
+    def replacement(self, change):
+        """The sale that took the place of what this change gave back; None: there is none."""
+        sales = (each for each in self.by_rid[change.rid] if each.action == "seat_sold")
+        return next((sale for sale in sales if (sale.event, sale.user) == (change.event, change.user)
+                     and sale.hold != change.hold), None)
+
+    def given_back(self, sale):
+        """The change by which what was sold was given back; None: it is still sold."""
+        return next((change for change in self.by_hold[sale.hold] if gives_back(change) and
+                     (change.event, change.seat, change.area) == (sale.event, sale.seat, sale.area)
+                     and change.version > sale.version), None)
+
     def settled_by_a_node(self, change):
         """Whether this may be what a node made of the provider's word, which it had asked for by itself."""
+        if change.rid is None and gives_back(change) and change.reason == "replaced":
+            return self.replacement(change) is not None
         return change.rid is None and (change.action, change.reason) in SETTLED_BY_NODES \
             and change.hold in self.holds_of_payments
+
+
+def gives_back(change):
+    """Whether it frees what was sold: that has no end any more."""
+    return change.action == "seat_released" and change.until_us is None
+
+
+def was_sold(line):
+    """Tickets stay in the rows, also of what was given back."""
+    return line.status == "converted" or bool(line.tickets)
 
 
 def us(column):
@@ -304,7 +331,7 @@ def converted_problem(hold, tables):
         if change is None or (change.action, change.hold, change.user) != (
                 "seat_sold", hold["hold_id"], hold["user_id"]):
             return "told_without_row", f"the sale of {seat} to {hold['user_id']} by {hold['hold_id']} is {change}"
-        if change is not tables.by_seat[hold["event_id"], seat["seat_id"]][-1]:
+        if change is not tables.by_seat[hold["event_id"], seat["seat_id"]][-1] and not tables.given_back(change):
             return "sale_lost", f"{seat} was sold by {hold['hold_id']}, and is not any more"
     units = len(hold["seats"]) + sum(area["quantity"] for area in hold["areas"])
     if len({ticket["ticket_id"] for ticket in hold.get("tickets", [])}) != units:
@@ -356,6 +383,10 @@ def granted_in_vain(history, call, change):
 def other_than_asked(call, change, tables):
     if change.action not in ACTIONS_OF.get(call.op, ()):
         return f"{call.op} made {change.action}"
+    if gives_back(change) and call.op != "return":
+        return None if change.reason == "replaced" else "what was sold is gone"  # by what: see check_given_back
+    if call.op == "confirm" and change.action == "seat_released":
+        return "confirm released what was held"
     if call.hold is not None and change.hold != call.hold:
         return "another hold"
     if call.op != "admin_release" and change.user != asked_for(call, tables):
@@ -371,6 +402,15 @@ def asked_for(call, tables):
     if call.op == "webhook":
         return tables.intents[call.intent].user if call.intent in tables.intents else None
     return call.to if call.op == "transfer" else call.user
+
+
+def check_given_back(_, tables):
+    """What was sold is returned by whoever has it, or the same request sells him something in its place."""
+    for change in filter(gives_back, tables.changes):
+        if change.reason not in GIVES_BACK:
+            yield Violation("sold_released", f"{change}", [])
+        elif change.reason == "replaced" and tables.replacement(change) is None:
+            yield Violation("replaced_by_nothing", f"{change}", [])
 
 
 def check_once(history, tables):
@@ -437,8 +477,11 @@ def step_problem(before, change):
     if before is not None and before.action == "payment_started" and change.action not in (
             "seat_sold", "payment_stopped") and change.reason != "payment_failed":
         return "broke_payment"
-    if change.action == "seat_held" and holder:
+    if change.action == "seat_held" and (holder or before is not None and before.action == "seat_sold"):
         return "held_twice"
+    if gives_back(change) and (before is None or before.action != "seat_sold" or
+                               (before.hold, before.user) != (change.hold, change.user)):
+        return "gave_back_anothers"
     if change.action == "seat_released" and change.reason == "ttl_expired" and holder \
             and change.at_us < before.until_us:
         return "ended_early"
@@ -465,9 +508,19 @@ def check_beliefs(history, tables):
                     by_seat[key].append(belief)
         for ticket in tickets_told(call):
             if "seat_id" in ticket:
-                by_seat[call.event, ticket["seat_id"]].append(Belief(call.end, float("inf"), call.user, None, call))
+                belief = belief_in_ticket(history, tables, call, ticket["seat_id"])
+                by_seat[call.event, ticket["seat_id"]].append(belief)
     for (event, seat), beliefs in by_seat.items():
         yield from overlaps(event, seat, beliefs)
+
+
+def belief_in_ticket(history, tables, call, seat):
+    """From when it was heard until it was given back."""
+    sales = [change for change in tables.by_seat[call.event, seat] if change.user == call.user
+             and change.action == "seat_sold" and history.mono(change.at_us) <= call.end]
+    back = tables.given_back(sales[-1]) if sales else None
+    end = float("inf") if back is None else history.mono(back.at_us) - TICK_S
+    return Belief(call.end, end, call.user, None, call)
 
 
 def tickets_told(call):
@@ -483,8 +536,8 @@ def beliefs_end(history, tables):
             givings[call.user, call.hold].append(call)
     for change in tables.changes:
         call = history.by_rid.get(change.rid)
-        if change.action == "seat_released" and (
-                tables.settled_by_a_node(change) if call is None else call.op in OPS_THAT_END):
+        if change.action == "seat_released" and (gives_back(change) or (
+                tables.settled_by_a_node(change) if call is None else call.op in OPS_THAT_END)):
             # Judged then, and committed by the time of its answer: until then others may still be shown the hold.
             at = history.mono(change.at_us) - TICK_S
             by = max(at, call.end) if call is not None and call.outcome == "done" else at + COMMIT_LATE_S
@@ -671,19 +724,19 @@ def check_checkouts(history, tables):
                 "webhook": webhook_problem}
     for call in history.calls:
         if call.op in promises and call.outcome == "done":
-            problem = promises[call.op](call, tables)
+            problem = promises[call.op](call, tables, history)
             if problem:
                 yield Violation(*problem, [call])
 
 
-def start_problem(call, tables):
+def start_problem(call, tables, _):
     row = tables.checkouts.get(call.body["checkout_id"])
     if row is None or (row.user, row.event) != (call.user, call.event):
         return "told_without_row", f"the checkout {call.body['checkout_id']} is {row}"
     return None
 
 
-def complete_problem(call, tables):
+def complete_problem(call, tables, history):
     """A payment under way has its intent; a completed one has sold what it says, to its buyer, and nothing else."""
     row = tables.checkouts.get(call.checkout)
     if call.status == 202:
@@ -692,18 +745,27 @@ def complete_problem(call, tables):
     if row is None or row.status != "completed" or tables.intents[row.intent].status != "succeeded":
         return "sale_lost", f"told to be completed, and is {row}"
     told = {ticket["ticket_id"]: ticket.get("seat_id") for ticket in call.body["tickets"]}
-    sold = {ticket: line.seat for line in tables.lines_of_checkout[call.checkout] if line.status == "converted"
+    sold = {ticket: line.seat for line in tables.lines_of_checkout[call.checkout] if was_sold(line)
             for ticket in line.tickets}
-    if told != sold or not sold:
+    void = {ticket for ticket, seat in sold.items()
+            if ticket not in told and was_given_back(call, row, seat, tables, history)}
+    if told != {ticket: seat for ticket, seat in sold.items() if ticket not in void} or not sold:
         return "told_otherwise", f"tickets {told} told, {sold} sold"
     for seat in filter(None, told.values()):
-        last = tables.by_seat[row.event, seat][-1]
-        if (last.action, last.user) != ("seat_sold", row.user):
-            return "sale_lost", f"{seat} is {last}"
+        changes = tables.by_seat[row.event, seat]
+        sale = next((c for c in reversed(changes) if (c.action, c.user) == ("seat_sold", row.user)), None)
+        if sale is None or (sale is not changes[-1] and not tables.given_back(sale)):
+            return "sale_lost", f"{seat} is {changes[-1]}"
     return None
 
 
-def cancel_problem(call, tables):
+def was_given_back(call, row, seat, tables, history):
+    """Whether what the checkout had sold was given back by the time of this answer."""
+    return any(gives_back(change) and change.hold in row.holds and change.seat == seat
+               and history.mono(change.at_us) <= call.end for change in tables.by_seat[row.event, seat])
+
+
+def cancel_problem(call, tables, _):
     """It is cancelled, what it names was released, and nothing was sold by it (a newer checkout may have its holds)."""
     row = tables.checkouts.get(call.checkout)
     if row is None or row.status != "cancelled":
@@ -713,11 +775,11 @@ def cancel_problem(call, tables):
                    for change in tables.by_seat[row.event, seat]):
             return "told_without_row", f"{seat} was never released"
     sold = [line for line in tables.lines_of_checkout[call.checkout]
-            if line.status == "converted" and line.hold not in tables.confirmed]
+            if was_sold(line) and line.hold not in tables.confirmed]
     return ("over_but_stands", f"told to be cancelled, and sold {sold}") if sold else None
 
 
-def webhook_problem(call, tables):
+def webhook_problem(call, tables, _):
     intent, told = tables.intents.get(call.intent), call.body["status"]
     if intent is None or intent.status not in AFTER_WORD[told]:
         return "told_otherwise", f"told {told}, and is {intent}"
@@ -732,7 +794,7 @@ def check_payments(history, tables):
     for intent in tables.intents.values():
         checkout = tables.checkouts.get(intent.checkout)
         lines = tables.lines_of_checkout[intent.checkout]
-        sold = [line for line in lines if line.status == "converted"]
+        sold = [line for line in lines if was_sold(line)]
         if intent.status == "succeeded":
             if checkout.status != "completed" or not sold or any(line.status == "active" for line in lines):
                 yield Violation("paid_not_sold", f"{intent}: {checkout}, {lines}", [])
@@ -766,8 +828,9 @@ def check_sellable(history, tables):
             yield Violation("unsellable", f"{area}", [])
 
 
-CHECKS = (check_findings, check_answers, check_punctuality, check_told, check_denials, check_stands, check_once,
-          check_seats, check_beliefs, check_refusals, check_reads, check_checkouts, check_payments, check_sellable)
+CHECKS = (check_findings, check_answers, check_punctuality, check_told, check_denials, check_stands, check_given_back,
+          check_once, check_seats, check_beliefs, check_refusals, check_reads, check_checkouts, check_payments,
+          check_sellable)
 
 
 def confirmed_holds(history, tables):

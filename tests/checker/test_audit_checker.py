@@ -17,7 +17,8 @@ CREATE TABLE seat_holds (org_id text, event_id text, seat_id text, area_id text,
                          user_id text, status text, held_until timestamptz, in_payment boolean DEFAULT false);
 CREATE TABLE areas (org_id text, event_id text, area_id text, version bigint, capacity int, held int, sold int);
 CREATE TABLE audit_log (id bigint GENERATED ALWAYS AS IDENTITY, org_id text, event_id text, seat_id text, area_id text,
-                        version bigint, action text, quantity int, hold_id uuid, user_id text, at timestamptz, held_until timestamptz, reason text);
+                        version bigint, action text, quantity int, hold_id uuid, user_id text, at timestamptz,
+                        held_until timestamptz, reason text, request_id text);
 """
 H1, H2 = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 NOON = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.timezone.utc)
@@ -54,10 +55,10 @@ class World:
         with self.connection.cursor() as cursor:
             cursor.execute(text, values)
 
-    def audit(self, version, action, hold=None, when=0, until=None, user="u", reason=None, seat="A"):
+    def audit(self, version, action, hold=None, when=0, until=None, user="u", reason=None, seat="A", rid=None):
         self.sql("INSERT INTO audit_log (org_id, event_id, seat_id, version, action, hold_id, user_id, at, held_until,"
-                 " reason) VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s)",
-                 self.org, seat, version, action, hold, user if hold else None, at(when), at(until), reason)
+                 " reason, request_id) VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                 self.org, seat, version, action, hold, user if hold else None, at(when), at(until), reason, rid)
 
     def seat(self, version, status="available", hold=None, until=None, user="u", seat="A", paying=False):
         self.sql("INSERT INTO seats VALUES (%s, 'e', %s, %s, %s, %s, %s, %s, %s)",
@@ -187,13 +188,68 @@ def test_a_cancellation_of_a_hold_that_was_over_is_found(world):
     assert world.kinds() == {"cancelled_late"}
 
 
-def test_a_sold_seat_released_by_time_is_found(world):
+@pytest.mark.parametrize("reason", ["ttl_expired", "admin_override", "payment_failed", "unblocked"])
+def test_a_sold_seat_that_nobody_gave_back_is_found(world, reason):
     held_until_100(world)
     world.audit(2, "seat_sold", H1, 50)
-    world.audit(3, "seat_released", H1, 200, reason="ttl_expired")
+    world.audit(3, "seat_released", H1, 200, reason=reason)
     world.seat(3)
     world.line(H1, "expired")
     assert world.kinds() == {"sold_released"}
+
+
+def changed_seats(world, rid="r2", user="u"):
+    """u has bought A, and buys B in its place."""
+    held_until_100(world)
+    world.audit(2, "seat_sold", H1, 50, rid="r1")
+    world.audit(1, "seat_held", H2, 60, 160, seat="B", user=user)
+    world.audit(2, "seat_sold", H2, 70, seat="B", user=user, rid=rid)
+    world.audit(3, "seat_released", H1, 70, reason="replaced", rid="r2")
+    world.seat(2, "sold", H2, seat="B", user=user)
+    world.line(H1, "cancelled")
+    world.line(H2, "converted", 160, seat="B", user=user)
+
+
+def test_a_sold_seat_that_another_takes_the_place_of_is_clean(world):
+    changed_seats(world)
+    world.audit(4, "seat_held", H2, 80, 180, user="v")
+    world.seat(4, "held", H2, 180, user="v")
+    world.line(H2, "active", 180, user="v")
+    assert world.kinds() == set()
+
+
+def test_a_sold_seat_that_is_returned_is_clean(world):
+    held_until_100(world)
+    world.audit(2, "seat_sold", H1, 50)
+    world.audit(3, "seat_released", H1, 5000, reason="user_cancelled")
+    world.seat(3)
+    world.line(H1, "cancelled")
+    assert world.kinds() == set()
+
+
+@pytest.mark.parametrize("sale", [{"rid": "r3"}, {"user": "v"}])
+def test_a_sold_seat_that_nothing_takes_the_place_of_is_found(world, sale):
+    changed_seats(world, **sale)
+    world.seat(3)
+    assert world.kinds() == {"replaced_by_nothing"}
+
+
+def test_a_line_that_is_sold_after_its_seat_was_given_back_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_sold", H1, 50)
+    world.audit(3, "seat_released", H1, 60, reason="user_cancelled")
+    world.seat(3)
+    world.line(H1, "converted")
+    assert world.kinds() == {"line_status"}
+
+
+def test_a_sold_seat_given_back_by_another_hold_is_found(world):
+    held_until_100(world)
+    world.audit(2, "seat_sold", H1, 50)
+    world.audit(3, "seat_released", H2, 60, reason="user_cancelled")
+    world.seat(3)
+    world.line(H1, "cancelled")
+    assert world.kinds() == {"wrong_hold"}
 
 
 def test_another_holds_sale_or_release_is_found(world):
@@ -420,6 +476,25 @@ def test_an_area_whose_counts_are_what_was_taken_is_clean(world):
     world.area_line(H2, "active", 2)
     world.area_line(H1, "converted", 3)
     assert world.kinds() == set()
+
+
+def test_a_part_of_an_area_that_is_returned_is_clean(world):
+    an_area_of_ten(world)
+    world.area_audit(6, "seat_released", H1, 3, 500, None, reason="user_cancelled")
+    world.area(6, 10, 2, 0)
+    world.area_line(H2, "active", 2)
+    world.area_line(H1, "cancelled", 3)
+    assert world.kinds() == set()
+
+
+@pytest.mark.parametrize("quantity, reason, kind", [(2, "user_cancelled", "wrong_quantity"),
+                                                    (3, "ttl_expired", "sold_released")])
+def test_a_part_of_an_area_that_is_returned_wrongly_is_found(world, quantity, reason, kind):
+    an_area_of_ten(world)
+    world.area_audit(6, "seat_released", H1, quantity, 500, None, reason=reason)
+    world.area(6, 10, 2, 0)
+    world.area_line(H2, "active", 2)
+    assert world.kinds() == {kind}
 
 
 def test_an_area_nobody_took_of_is_clean(world):

@@ -196,6 +196,67 @@ def test_an_area_that_is_held_twice_with_two_carts_is_true(world):
     assert world.kinds() == set()
 
 
+def changes_seats(world, **sale):
+    """u has bought A, and buys B in its place."""
+    held(world)
+    confirmed(world)
+    world.audit(2, "seat_sold", when=50, rid="r2")
+    world.call("r3", "hold", 60, 60.2, 201, seats=["B"], body=told(H2, seats=[("B", 1)], until=160, born=60.1))
+    world.audit(1, "seat_held", H2, 60.1, 160, seat="B", rid="r3")
+    world.call("r4", "confirm", 70, 70.2, 200, hold=H2,
+               body=told(H2, "converted", seats=[("B", 2)], until=160, tickets=1))
+    world.audit(2, "seat_sold", H2, 70.1, 160, seat="B", **({"rid": "r4"} | sale))
+    world.audit(3, "seat_released", H1, 70.1, None, reason="replaced", rid="r4")
+    world.line(H1, "cancelled", tickets=[T1])
+    world.line(H2, "converted", 160, seat="B")
+    world.seat("sold", H2, "u", seat="B", version=2)
+
+
+def goes_to_another(world, when):
+    """v gets A, which is free again."""
+    hold = str(uuid.UUID(int=3))
+    world.call("r9", "hold", when, when + 1, 201, user="v", seats=["A"],
+               body=told(hold, user="v", seats=[("A", 4)], until=when + 100, born=when + 0.5))
+    world.audit(4, "seat_held", hold, when + 0.5, when + 100, "v", rid="r9")
+    world.line(hold, "active", when + 100, "v")
+    world.seat("held", hold, "v", version=4)
+
+
+def test_a_seat_in_the_place_of_another_is_true(world):
+    changes_seats(world)
+    goes_to_another(world, 70.2)
+    assert world.kinds() == set()
+
+
+def returns_seat(world, user="u"):
+    held(world)
+    confirmed(world)
+    world.audit(2, "seat_sold", when=50, rid="r2")
+    world.call("r3", "return", 60, status=200, seats=["A"], user=user, body={"seatId": "A", "state": "AVAILABLE"})
+    world.audit(3, "seat_released", when=60.05, until=None, reason="user_cancelled", rid="r3")
+    world.line(H1, "cancelled", tickets=[T1])
+
+
+def test_a_sold_seat_that_is_returned_is_true(world):
+    returns_seat(world)
+    goes_to_another(world, 60.1)
+    assert world.kinds() == set()
+
+
+def test_a_paid_seat_that_is_given_back_is_still_paid(world):
+    held(world)
+    world.audit(2, "seat_sold", when=50, rid="r2")
+    world.call("r2", "complete", 49, 51, 200, checkout=C1,
+               body={"status": "completed", "tickets": [{"ticket_id": T1, "seat_id": "A"}]})
+    world.checkout("completed")
+    world.intent("succeeded")
+    world.call("r3", "return", 60, status=200, seats=["A"], body={"seatId": "A", "state": "AVAILABLE"})
+    world.audit(3, "seat_released", when=60.05, until=None, reason="user_cancelled", rid="r3")
+    world.line(H1, "cancelled", tickets=[T1], checkout=C1)
+    goes_to_another(world, 60.1)
+    assert world.kinds() == set()
+
+
 # --- what no client should hear ------------------------------------------------------------------------------
 
 
@@ -312,6 +373,36 @@ def test_a_sale_that_is_undone_is_found(world):
     world.call("r3", "cancel", 60, hold=H1)
     world.audit(3, "seat_released", when=60, reason="user_cancelled", rid="r3")
     assert "sale_lost" in world.kinds()
+
+
+@pytest.mark.parametrize("sale", [{"rid": "r8"}, {"user": "w"}])
+def test_a_sold_seat_that_nothing_takes_the_place_of_is_found(world, sale):
+    changes_seats(world, **sale)
+    world.seat("available", version=3)
+    assert "replaced_by_nothing" in world.kinds()
+
+
+def test_a_sold_seat_that_another_user_returns_is_found(world):
+    returns_seat(world, user="w")
+    world.seat("available", version=3)
+    assert world.kinds() == {"other_than_asked"}
+
+
+def test_a_sold_seat_that_an_administrator_releases_is_found(world):
+    held(world)
+    confirmed(world)
+    world.audit(2, "seat_sold", when=50, rid="r2")
+    world.call("r3", "admin_release", 60, status=200, seats=["A"], body={})
+    world.audit(3, "seat_released", when=60.05, until=None, reason="admin_override", rid="r3")
+    world.line(H1, "cancelled")
+    world.seat("available", version=3)
+    assert world.kinds() == {"sold_released", "other_than_asked"}
+
+
+def test_a_seat_that_is_believed_to_be_sold_and_goes_to_another_too_early_is_found(world):
+    returns_seat(world)
+    goes_to_another(world, 58)
+    assert "two_believe" in world.kinds()
 
 
 def test_a_sale_with_too_few_tickets_is_found(world):

@@ -12,6 +12,7 @@ from support.bystander import (
     CLOSE_GATE, HOLD_ALL_WRITES, all_rows, await_waiting, execute, gate, holding, one_value, trigger)
 from support.client import Client
 from support.house import LONG
+from support.lost_commits import fire_into
 from support.swarm import ask, hold_shot, shot
 from support.truth import seats_of
 from support.waiting import wait_until
@@ -26,18 +27,6 @@ def behind(start_node, proxied, database_url, org):
     proxy, url = proxied(database_url)
     node = start_node(database_url=url, workers=1)
     return Client(node, org, "user-behind"), proxy
-
-
-def fire_into(proxy, how, a_shot):
-    """The answer to a request whose COMMIT meets that fate."""
-    proxy.at(b"COMMIT", how)
-    wire = ask(a_shot)
-    assert proxy.ambushed.wait(10), "no COMMIT came by"
-    if how == "keep the request":
-        # The node asks for the outcome of a transaction that has not begun yet, and makes sure that it never will.
-        wait_until(lambda: not wire.silent(), timeout=20, what="it is answered")
-        proxy.deliver()
-    return wire.answer(timeout=20)
 
 
 def lines_of_cart(db, org, cart):

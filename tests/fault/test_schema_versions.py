@@ -107,6 +107,36 @@ def test_the_audit_log_keeps_its_rows_and_its_writers(postgres_url):
         connection.close()
 
 
+# --- one seat per user comes to flights ---------------------------------------------------------------------------
+
+
+def test_flights_sold_by_the_old_rule_keep_it_and_new_ones_have_theirs(postgres_url):
+    name = f"holdfast_flights_{uuid.uuid4().hex[:8]}"
+    connection = psycopg2.connect(servers.make_database(postgres_url, name))
+    connection.autocommit = True
+    put = ("INSERT INTO events (org_id, event_id, kind, name, status, hold_ttl, extend_by, max_hold, max_seats_per_hold) "
+           "VALUES ('o', %s, %s, '', 'on_sale', 1, 1, 1, 9)")
+    try:
+        with connection.cursor() as cursor:
+            [at] = [i for i, migration in enumerate(MIGRATIONS) if migration.stem.endswith("_flights")]
+            for migration in MIGRATIONS[:at]:
+                cursor.execute(migration.read_text())
+            for event, kind in [("twice", "flight"), ("once", "flight"), ("play", "event")]:
+                cursor.execute(put, (event, kind))
+            for event, user, status in [("twice", "u", "converted"), ("twice", "u", "converted"), ("once", "u", "converted"),
+                                        ("once", "w", "converted"), ("once", "u", "cancelled"), ("play", "u", "converted"),
+                                        ("play", "u", "converted")]:
+                cursor.execute("INSERT INTO seat_holds (hold_id, line, held_until, created_at, org_id, event_id, seat_id, "
+                               "user_id, cart_token, source, status, ended_at) VALUES (gen_random_uuid(), 1, now(), now(), "
+                               "'o', %s, gen_random_uuid(), %s, '', '', %s, now())", (event, user, status))
+            cursor.execute("BEGIN;" + MIGRATIONS[at].read_text() + "COMMIT;")
+            cursor.execute(put, ("new", "flight"))  # by a node of the version before
+            cursor.execute("SELECT event_id, one_seat_per_user FROM events")
+            assert dict(cursor.fetchall()) == {"twice": False, "once": None, "play": None, "new": None}
+    finally:
+        connection.close()
+
+
 # --- what a migration may do -----------------------------------------------------------------------------------
 
 CONTRACTING = [

@@ -3,6 +3,7 @@ memory stays bounded, and buyers don't notice. HOLDFAST_LONG=1 takes 2,000 strea
 listeners.
 """
 
+import collections
 import itertools
 import random
 import statistics
@@ -12,11 +13,12 @@ import time
 import pytest
 
 from support.client import Client
+from support.client import seat as a_seat
 from support.house import LONG
 from support.listeners import Listeners
 from support.swarm import Swarm, allow_descriptors, hold_shot, pause, shot
 from support.tables import query
-from support.waiting import wait_until
+from support.waiting import TooLate, one_of, wait_until
 
 STREAMS, SILENT, HOLDS_PER_S, SECONDS = (2_000, 100, 1_000, 15) if LONG else (200, 20, 150, 10)
 PARTS = 5  # that a measurement is made of: what disturbs the machine for a moment is in one of them
@@ -24,14 +26,14 @@ HEEDING = STREAMS // 10  # who counts what it is told takes as much of the machi
 LISTENERS, CHANGES = (10_000, 400) if LONG else (1_000, 400)
 BACKLOG = 256 if LONG else 32  # KiB that may wait for a reader
 NODE_SETTINGS = {"rate_limits": "off", "request_timeout": "30s", "stream_backlog_max": f"{BACKLOG}KiB"}
-SEATS_EACH = 20
 BUYERS = 100 if LONG else 30
+SEATS_EACH = 2 * (SECONDS + 5) * HOLDS_PER_S // BUYERS  # of a buyer, until they give the first back
 FLOOR_MS = 10  # what the machine itself makes of a p99 now and then
 MIB = 1 << 20
 
 
 class PacedSale:
-    """Buyers who together hold so many seats a second, and give each back; how long each hold took."""
+    """Buyers who together hold so many seats a second; how long each hold took."""
 
     def __init__(self, node, org, event, rate):
         self.took_ms = []
@@ -59,14 +61,17 @@ class PacedSale:
     def _buyer(self, user, event, number, turn_s):
         due = time.monotonic() + random.Random(number).random() * turn_s
         yield pause(due - time.monotonic())
+        holds = collections.deque()
         for n in itertools.count():
             if self._over:
                 return
+            if len(holds) == SEATS_EACH:
+                gone = yield shot(user, "DELETE", f"/api/holds/{holds.popleft()}")
+                gone.expect(200)
             began = time.monotonic()
             held = yield hold_shot(user, event, f"A-{number * SEATS_EACH + n % SEATS_EACH + 1}")
             self.took_ms.append(1000 * (time.monotonic() - began))
-            gone = yield shot(user, "DELETE", f"/api/holds/{held.expect(201).json['hold_id']}")
-            gone.expect(200)
+            holds.append(held.expect(201).json["hold_id"])
             due = max(due + turn_s, time.monotonic() - 1)  # what it has missed is not made up for ever
             yield pause(max(0.0, due - time.monotonic()))
 
@@ -162,13 +167,27 @@ def test_each_of_a_crowd_hears_each_event_once(node, admin, client, org, db):
     wait_until(lambda: node.metrics()["holdfast_http_streams"] == 0, timeout=20)
 
 
+def large_event(admin):
+    """A request takes so many seats at once."""
+    seats = [a_seat(f"A-{n}", number=n) for n in range(1, BUYERS * SEATS_EACH + 1)]
+    event = admin.make_event(seats[:5000])
+    for first in range(5000, len(seats), 5000):
+        admin.make_event(seats[first:first + 5000], event=event)
+    return event
+
+
 @pytest.mark.alone
 def test_a_crowd_of_streams_disturbs_no_buyer(node, admin, org, db, prove):
     """Some of them never read: they are cut off, and cost no more than what may wait for them."""
     allow_descriptors()
-    event = admin.make_event(BUYERS * SEATS_EACH)
+    one_of(3, lambda _: sell_beside_streams(node, admin, org, db, prove))
+
+
+def sell_beside_streams(node, admin, org, db, prove):
+    """TooLate: buyers noticed. Of a machine that others disturb more than once is asked."""
+    event, before_it = large_event(admin), large_event(admin)
     cut = "holdfast_http_streams_slow_total"
-    with PacedSale(node, org, event, HOLDS_PER_S) as sale:
+    with PacedSale(node, org, before_it, HOLDS_PER_S) as sale:
         sale.measure(2)  # connections, plans, the machine's first breath
         alone_rate, alone_p50, alone_p99 = sale.measure(SECONDS)
     memory, before = Memory(node), node.metrics().get(cut, 0)
@@ -187,7 +206,8 @@ def test_a_crowd_of_streams_disturbs_no_buyer(node, admin, org, db, prove):
           f"{rate:.0f} holds/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms; memory {without_mib:.0f} MiB, {open_mib:.0f} with the "
           f"streams, {memory.most:.0f} at most")
     assert rate > 0.8 * alone_rate
-    assert p99 <= 2 * max(alone_p99, FLOOR_MS)
+    if p99 > 2 * max(alone_p99, FLOOR_MS):
+        raise TooLate(f"p99 {p99:.1f} ms, {alone_p99:.1f} ms without streams")
     # What waits for those that don't read, and as much again for what the allocator keeps; the feed's log beside it.
     assert memory.most - open_mib < 2 * SILENT * BACKLOG / 1024 + 64
     prove(event)

@@ -146,6 +146,7 @@ count_answer(const struct request *request)
     const struct op *op = &request->op;
 
     client_counts.lonely += op->status == HF_SINGLE_SEAT_GAP;
+    client_counts.returned += op->kind == OP_RETURN && op->status == HF_OK;
     if (op->status == HF_CREATED)
         client_counts.created++;
     else if (op->status == HF_OK)
@@ -320,13 +321,15 @@ ask_again(const struct request *first)
     struct request *request = request_new(first->op.kind, first->op.user.ptr);
     struct op *op = &request->op;
 
-    if (first->op.kind == OP_HOLD) /* the engine has set the first one's from what it read */
+    if (first->op.kind == OP_HOLD ||
+        first->op.kind == OP_RETURN) /* of others the engine has set it */
         op->event = SLICE_LITERAL(EVENT);
     op->cart_token = first->op.cart_token;
     op->source = first->op.source;
     op->hold_id = first->op.kind == OP_HOLD ? uuid_v7_new() : first->op.hold_id;
     op->reason = first->op.reason;
     op->to_user = first->op.to_user;
+    op->privileged = first->op.privileged;
     op->seconds = first->op.seconds;
     for (int i = 0; i < first->op.seat_count; i++)
         request->seats[op->seat_count++] =
@@ -378,6 +381,21 @@ change_hold(const char *user)
     return request;
 }
 
+/* Whatever seat it is, and whoever has it: of oneself, or an agent's doing. */
+static struct request *
+return_seat(const char *user)
+{
+    bool by_agent = chance_one_in(6);
+    struct request *request = request_new(OP_RETURN, by_agent && chance_one_in(2) ? "" : user);
+    struct op *op = &request->op;
+
+    op->event = SLICE_LITERAL(EVENT);
+    op->actor = slice_of(by_agent ? "agent" : user);
+    op->privileged = by_agent;
+    request_add_seat(request->seats, &op->seat_count, (int)chance_below(store.seat_count));
+    return request;
+}
+
 /* One that is up; NULL: there is none. *node, if it is up, unless chance has it otherwise. */
 static struct sim_node *
 choose_node(struct sim_node *node)
@@ -408,6 +426,7 @@ hand_in(struct request *request, struct sim_node *node)
     hf_assert(waiting_count < (int)(sizeof(waiting) / sizeof(waiting[0])));
     waiting[waiting_count++] = request;
     client_counts.asked++;
+    oracle_asked(op);
     trace("ask: %s %s %s kind %d%s %.*s%s%.*s", node->node.id, request->id, op->user.ptr,
           (int)op->kind, op->keyed ? " keyed" : "",
           (int)(op->seat_count > 0 ? request->seats[0].id.len : 0),
@@ -595,6 +614,8 @@ click(const char *user, struct sim_node *node)
     for (int i = 0; i < count; i++) {
         if (i > 0 && chance_one_in(2))
             requests[i] = ask_again(requests[0]);
+        else if (chance_one_in(6))
+            requests[i] = return_seat(user);
         else if (known_count > 0 && chance_one_in(2))
             requests[i] = change_hold(user);
         else
@@ -604,6 +625,26 @@ click(const char *user, struct sim_node *node)
     for (int i = 0; i < count; i++)
         await(requests[i]);
     ask_until_known(requests[0], node);
+}
+
+/* All that the user has, at once, and by way of all nodes: what one buys takes the place of
+ * another. */
+static void
+buy_all(const char *user)
+{
+    struct request *requests[AT_ONCE_MAX];
+    struct sim_node *node;
+    int count = 0, last = known_count < HOLDS_KNOWN ? known_count : HOLDS_KNOWN;
+
+    for (int i = 0; i < last && count < AT_ONCE_MAX; i++) {
+        if (strcmp(known[i].user, user) != 0 || (node = choose_node(NULL)) == NULL)
+            continue;
+        requests[count] = request_new(OP_CONFIRM, user);
+        requests[count]->op.hold_id = known[i].id;
+        hand_in(requests[count++], node);
+    }
+    for (int i = 0; i < count; i++)
+        await(requests[i]);
 }
 
 static void *
@@ -618,6 +659,8 @@ client_main(void *argument)
             continue;
         if (known_count > 0 && chance_one_in(4))
             check_out(user, node);
+        else if (chance_one_in(12))
+            buy_all(user);
         else
             click(user, node);
     }

@@ -32,6 +32,8 @@ struct client_counts {
     uint64_t refused_trusted, refused_by_news;
     uint64_t checkouts, payments; /* begun */
     uint64_t lonely;              /* refused: they would have left a single seat alone */
+    uint64_t returned;            /* seats, by whoever had them */
+    uint64_t replaced;            /* seats that were sold, by others that their users bought */
 };
 extern struct client_counts client_counts;
 

@@ -7,7 +7,7 @@
 #include "sim.h"
 #include "store.h"
 
-/* Held and not over, or sold: what a limit counts. */
+/* Held and not over; and sold, unless it will be given back: what a limit counts. */
 int
 store_units_of(const struct tx *tx, const char *user, const struct uuid *only_hold)
 {
@@ -21,7 +21,7 @@ store_units_of(const struct tx *tx, const char *user, const struct uuid *only_ho
             (!uuid_equal(only_hold, &line->hold) || state->status != HOLD_ACTIVE))
             continue;
         units +=
-            state->status == HOLD_CONVERTED ||
+            (state->status == HOLD_CONVERTED && !store.policy.one_seat_per_user) ||
             (state->status == HOLD_ACTIVE && (state->in_payment || state->until_us > store_now()));
     }
     return units;
@@ -48,6 +48,7 @@ store_close_line(struct tx *tx, struct line_row *line, enum hold_status status, 
     if (state == NULL)
         return false;
     state->status = status;
+    state->was_sold |= status == HOLD_CONVERTED;
     state->in_payment = false;
     state->ended_us = now;
     snprintf(state->reason, sizeof(state->reason), "%s", reason);

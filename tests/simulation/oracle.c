@@ -1,17 +1,26 @@
 /*
  * oracle.c - the invariants, over all nodes.
  *
- *   Commits   a seat's version only grows; nobody gets a seat that somebody else holds or has
- *             bought.
- *   Rows      what is taken where the policy leaves no single seat alone leaves none, unless it
- * must. Yes       is said only of what is committed, as it is committed, and not of what is over.
- *   No        "taken" and "sold" only of what the store has, or had while memory could still trust
- *             it: the window of known_at.
- *   Unknown   "nothing was changed" is never said of what committed, nor of what commits later.
- *   Payments  move along the arrows of 0004_checkouts.sql only; their answers are what is stored,
- * and a hold in payment goes to nobody else. Memory    believes only what was committed, as it was
- * committed, and no longer than that window after it is past. Rest      when all is quiet every
- * hold that is over has been ended, nothing is parked, and memory says what the store says.
+ * Commits: a seat's version only grows; nobody gets a seat that somebody else holds or has bought.
+ * Who has bought one has one until he returns it; where the policy says so, never two.
+ *
+ * Rows: what is taken where the policy leaves no single seat alone leaves none, unless it must.
+ *
+ * Yes is said only of what is committed, as it is committed, and not of what is over.
+ *
+ * No: "taken" and "sold" only of what the store has, or had while memory could still trust it: the
+ * window of known_at.
+ *
+ * Unknown: "nothing was changed" is never said of what committed, nor of what commits later.
+ *
+ * Payments move along the arrows of 0004_checkouts.sql only; their answers are what is stored, and
+ * a hold in payment goes to nobody else.
+ *
+ * Memory believes only what was committed, as it was committed, and no longer than that window
+ * after it is past.
+ *
+ * Rest: when all is quiet every hold that is over has been ended, nothing is parked, and memory
+ * says what the store says.
  */
 #include "oracle.h"
 
@@ -39,6 +48,7 @@
 /* What came of the requests, by the number in their id ("q17"). */
 static struct {
     bool committed, answered;
+    enum op_kind kind;
     enum hf_status heard;
 } fates[REQUESTS_MAX];
 
@@ -61,6 +71,12 @@ oracle_begin(bool calm)
     is_calm = calm;
     window_us = FANOUT_SILENCE_US + sim_config.hot_lease + faults.message_us + HANDLING_US;
     delivery_us = faults.message_us + 3 * faults.redis_trip_us + HANDLING_US;
+}
+
+void
+oracle_asked(const struct op *op)
+{
+    fates[number_of(op->request_id.ptr)].kind = op->kind;
 }
 
 void
@@ -95,6 +111,56 @@ oracle_seat_changes(int seat, const struct seat_state *before, const struct seat
         strcmp(before->user, after->user) != 0)
         violation("seat %s is held by %s for another %.3f s and goes to %s", id, before->user,
                   (double)(before->until_us - store_now()) / 1e6, after->user);
+}
+
+static int
+sold_to(const char *user)
+{
+    int count = 0;
+
+    for (int i = 0; i < store.seat_count; i++)
+        count += store.seats[i].is.status == SEAT_SOLD && strcmp(store.seats[i].is.user, user) == 0;
+    return count;
+}
+
+/* Whoever has bought a seat has one until he returns it himself. */
+static void
+check_given_back(const struct seat_state before[], const char *request)
+{
+    for (int i = 0; i < store.seat_count; i++) {
+        bool gone = before[i].status == SEAT_SOLD && store.seats[i].is.status != SEAT_SOLD;
+        bool replaced = gone && fates[number_of(request)].kind != OP_RETURN;
+        client_counts.replaced += replaced;
+        if (replaced && sold_to(before[i].user) == 0)
+            violation("%s leaves %s without a seat", request, before[i].user);
+    }
+}
+
+/* Where the policy is one seat per user, what he buys takes the place of all that he had. */
+static void
+check_replaced(const struct seat_state before[], const char *request)
+{
+    for (int i = 0; i < store.seat_count; i++) {
+        const struct seat_state *sold = &store.seats[i].is;
+        int bought = 0;
+        if (sold->status != SEAT_SOLD || before[i].status == SEAT_SOLD)
+            continue;
+        for (int j = 0; j < store.seat_count; j++)
+            bought += before[j].status != SEAT_SOLD && store.seats[j].is.status == SEAT_SOLD &&
+                      strcmp(store.seats[j].is.user, sold->user) == 0;
+        if (bought < sold_to(sold->user))
+            violation("%s leaves %s with what he had bought before", request, sold->user);
+    }
+}
+
+void
+oracle_sales(const struct seat_state before[], const char *request)
+{
+    if (number_of(request) == 0)
+        return; /* somebody else's */
+    check_given_back(before, request);
+    if (store.policy.one_seat_per_user)
+        check_replaced(before, request);
 }
 
 /* --- the rule of the single seat: every choice is tried ---------------------------- */
@@ -433,6 +499,20 @@ check_checkout(const struct op *op)
                   intent_status_word(view->intent_status));
 }
 
+/* The seat was free, by this request. */
+static void
+check_returned(const struct op *op)
+{
+    const struct history *history = &store.histories[store_find_seat(op->seats[0].id)];
+
+    for (int i = 0; i < history->count; i++)
+        if (history->pasts[i].state.status == SEAT_AVAILABLE &&
+            strcmp(history->pasts[i].request, op->request_id.ptr) == 0)
+            return;
+    violation("%s hears that seat %s is free again, and it did not become so", op->request_id.ptr,
+              op->seats[0].id.ptr);
+}
+
 static void
 check_yes(const struct op *op, const struct sim_node *node, int64_t asked_us)
 {
@@ -444,6 +524,8 @@ check_yes(const struct op *op, const struct sim_node *node, int64_t asked_us)
     }
     check_grant(op, node);
     /* Somebody of the same user may have been faster: what the answer shows is checked below. */
+    if (op->kind == OP_RETURN)
+        check_returned(op);
     bool nothing_to_do =
         op->same || op->kind == OP_HOLD || (op->kind == OP_PATCH && op->drop_count == 0);
     if (!fates[number].committed && (op->status == HF_CREATED || !nothing_to_do))
@@ -585,8 +667,7 @@ check_sale(const struct checkout_row *row)
     for (int i = 0; i < row->is.hold_count; i++) {
         int count = store_lines_of(NULL, &row->is.holds[i], lines), sold = 0;
         for (int l = 0; l < count; l++) {
-            sold +=
-                lines[l]->is.status == HOLD_CONVERTED || strcmp(lines[l]->is.reason, "refund") == 0;
+            sold += lines[l]->is.was_sold;
             if (lines[l]->is.status == HOLD_ACTIVE)
                 violation("a hold of a completed checkout has a seat that is not sold");
         }

@@ -14,6 +14,8 @@ void oracle_begin(bool calm);
 
 /* A commit is about to change a seat. */
 void oracle_seat_changes(int seat, const struct seat_state *before, const struct seat_state *after);
+/* A commit has changed seats; of one request, if it gave back what was sold. */
+void oracle_sales(const struct seat_state before[], const char *request);
 /* The seats of the house at one instant. */
 struct house_state {
     int64_t at; /* by the database's clock */
@@ -39,6 +41,9 @@ void oracle_intent_changes(const struct intent_row *row, const struct intent_sta
                            const struct intent_state *after);
 
 /* --- the clients tell ----------------------------------------------------- */
+
+/* A node is asked for this. */
+void oracle_asked(const struct op *op);
 
 /*
  * The node's engine answers this op, on its machine. In the world's time: when it was asked, and

@@ -57,6 +57,7 @@ draw_store(void)
                                     .max_seats_per_hold = (int32_t)chance_between(2, 3),
                                     .max_seats_per_user = chance_one_in(4) ? 3 : 0,
                                     .one_hold_per_user = chance_one_in(6),
+                                    .one_seat_per_user = chance_one_in(3),
                                     .no_single_seat_gap = chance_one_in(2) };
     for (int i = 0; i < store.seat_count; i++) {
         struct seat_row *row = &store.seats[i];
@@ -208,7 +209,10 @@ play(uint64_t seed, bool aloud)
           seed, calm ? " (calm)" : "", nodes, sim_redis ? "" : " without Redis", store.seat_count,
           store.policy.no_single_seat_gap ? " of which none is left alone" : "",
           (int)store.policy.hold_ttl_s, (int)store.policy.max_seats_per_user,
-          store.policy.one_hold_per_user ? " in one hold" : "", (int)sim_config.workers);
+          store.policy.one_hold_per_user   ? " in one hold"
+          : store.policy.one_seat_per_user ? " and buys one"
+                                           : "",
+          (int)sim_config.workers);
     fiber_start("story", GROUP_WORLD, 0, story, NULL);
     fibers_run();
     return (struct result){ trace_digest(), client_counts };
@@ -339,10 +343,11 @@ say_sum(double seconds)
            " seats of them in trust beside other nodes, %" PRIu64
            " that another one took), %" PRIu64 " refused, %" PRIu64 " unavailable, %" PRIu64
            " outcome unknown, %" PRIu64 " lost with a node; %" PRIu64 " checkouts, %" PRIu64
-           " payments; %" PRIu64 " would have left a seat alone\n",
+           " payments; %" PRIu64 " would have left a seat alone; %" PRIu64
+           " seats returned, %" PRIu64 " replaced\n",
            played, seconds, failed, sum.asked, sum.created, sum.done, sum.refused_hot,
            sum.refused_trusted, sum.refused_by_news, sum.refused, sum.unavailable, sum.unknown,
-           sum.lost, sum.checkouts, sum.payments, sum.lonely);
+           sum.lost, sum.checkouts, sum.payments, sum.lonely, sum.returned, sum.replaced);
 }
 
 /* Nodes that never trust each other are never wrong about each other; a rule that refuses nothing
@@ -352,6 +357,10 @@ proves_something(void)
 {
     if (sum.lonely == 0) {
         fprintf(stderr, "no choice would have left a seat alone: nothing is proved\n");
+        return false;
+    }
+    if (sum.returned == 0 || sum.replaced == 0) {
+        fprintf(stderr, "nothing was given back: nothing is proved\n");
         return false;
     }
     if (sum.refused_trusted > 0 && sum.refused_by_news > 0)

@@ -26,7 +26,10 @@ enum {
     CP_EXPECT_ORD,
     CP_EXPECT_SEAT,
     CP_EXPECT_VERSION,
-    CP_CHECKOUT
+    CP_CHECKOUT,
+    CP_IP,
+    CP_AGENT,
+    CP_ALONE
 };
 
 /* A hold as change_holds looks at it. */
@@ -36,7 +39,7 @@ struct change {
     struct uuid hold;
     struct line_row *lines[LINES_OF_HOLD_MAX]; /* in their order */
     bool wanted[LINES_OF_HOLD_MAX], has_seat[LINES_OF_HOLD_MAX];
-    int count, active, locked, mine, want;
+    int count, active, sold, locked, mine, want;
     bool lapsed, moved, paying;
     struct uuid checkout; /* the newest that it went into; nil: none */
     int64_t checkout_us;
@@ -122,6 +125,7 @@ sum_lines(const struct tx *tx, struct change *change)
         if (state->status != HOLD_ACTIVE && (last == NULL || state->ended_us >= last->ended_us))
             last = state;
         change->active += state->status == HOLD_ACTIVE;
+        change->sold += state->status == HOLD_CONVERTED;
         change->lapsed |= state->status == HOLD_EXPIRED;
         change->paying |= state->status == HOLD_ACTIVE && state->in_payment;
         see_checkout(change, state);
@@ -175,8 +179,8 @@ code_of_ended(const struct change *change)
     if (change_is(change, "expire"))
         return "same";
     if (change_is(change, "cancel"))
-        return change->last_status == HOLD_CONVERTED ? "hold_not_active" : "same";
-    if (change_is(change, "confirm") && change->last_status == HOLD_CONVERTED)
+        return change->sold > 0 ? "hold_not_active" : "same";
+    if (change_is(change, "confirm") && change->sold > 0)
         return "same";
     return change->last_status == HOLD_EXPIRED ? "hold_expired" : "hold_not_active";
 }
@@ -229,6 +233,9 @@ code_of_change(const struct tx *tx, const struct call *call, const struct change
         return "version_conflict";
     if (change_is(change, "transfer") && slice_is(to_user, change->owner))
         return "same";
+    if (change_is(change, "confirm") && store.policy.one_seat_per_user &&
+        !call_number(call, CP_ALONE, change->at))
+        return "alone";
     return "ok";
 }
 
@@ -292,11 +299,20 @@ write_seat(struct tx *tx, const struct call *call, const struct change *change, 
     }
 }
 
+/* Why a release ends what it ends. */
+static const char *
+why_of(const struct call *call, const struct change *change)
+{
+    bool expires = change_is(change, "expire") || strcmp(change->code, "expired") == 0;
+
+    return expires ? "ttl_expired" : call_text(call, CP_REASON, change->at).ptr;
+}
+
 static bool
 write_line(struct tx *tx, const struct call *call, const struct change *change,
            struct line_row *line, int64_t now)
 {
-    bool expires = change_is(change, "expire") || strcmp(change->code, "expired") == 0;
+    const char *why = why_of(call, change);
     struct line_state *state = tx_write_line(tx, line);
 
     if (state == NULL)
@@ -309,11 +325,9 @@ write_line(struct tx *tx, const struct call *call, const struct change *change,
         state->in_payment = change_is(change, "pay");
     else if (change_is(change, "confirm") || change_is(change, "sell"))
         return store_close_line(tx, line, HOLD_CONVERTED, "", now);
-    else if (expires || slice_is(call_text(call, CP_REASON, change->at), "ttl_expired"))
-        return store_close_line(tx, line, HOLD_EXPIRED, "ttl_expired", now);
     else
-        return store_close_line(tx, line, HOLD_CANCELLED,
-                                call_text(call, CP_REASON, change->at).ptr, now);
+        return store_close_line(
+            tx, line, strcmp(why, "ttl_expired") == 0 ? HOLD_EXPIRED : HOLD_CANCELLED, why, now);
     return true;
 }
 
@@ -336,7 +350,8 @@ change_row(struct pg_result *rows, const struct change *change, int64_t now)
 }
 
 static void
-changed_seat(struct tx *tx, struct pg_result *rows, const struct change *change, int seat)
+changed_seat(struct tx *tx, const struct call *call, struct pg_result *rows,
+             const struct change *change, int seat)
 {
     const struct seat_state *state = tx_sees_seat(tx, seat);
 
@@ -352,6 +367,8 @@ changed_seat(struct tx *tx, struct pg_result *rows, const struct change *change,
         rows_number(rows, CH_SEAT_UNTIL, state->until_us);
     else
         rows_uuid(rows, CH_ENDED, &change->hold);
+    if (state->status == SEAT_AVAILABLE)
+        rows_text(rows, CH_WHY, why_of(call, change));
 }
 
 /* Applies a change and adds its rows: one for each line that changed, at least one. */
@@ -375,7 +392,7 @@ act(struct tx *tx, const struct call *call, const struct change *change, struct 
         if (!change->has_seat[i])
             continue;
         write_seat(tx, call, change, change->lines[i]->seat);
-        changed_seat(tx, rows, change, change->lines[i]->seat);
+        changed_seat(tx, call, rows, change, change->lines[i]->seat);
     }
     return changed > 0 ? NULL : DATA_ERROR;
 }
@@ -385,7 +402,7 @@ statement_change_holds(struct tx *tx, const struct call *call, const char **sqls
 {
     int count = call->params[CP_ORD].count;
     struct change *changes = calloc((size_t)count + 1, sizeof(*changes));
-    struct pg_result *rows = rows_new(CH_IN_PAYMENT + 1);
+    struct pg_result *rows = rows_new(CH_WHY + 1);
 
     hf_assert(changes != NULL);
     for (int i = 0; i < count; i++) {

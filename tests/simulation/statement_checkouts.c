@@ -92,7 +92,7 @@ is_in(const struct tx *tx, const struct uuid *checkout, struct line_row *const *
 static struct pg_result *
 read_checkout(const struct tx *tx, const struct call *call)
 {
-    struct pg_result *rows = rows_new(RC_MINE + 1);
+    struct pg_result *rows = rows_new(RC_FLIGHT + 1);
     struct uuid id = call_uuid(call, 1, 0);
     const struct checkout_row *row = tx_find_checkout(tx, &id);
 
@@ -112,6 +112,7 @@ read_checkout(const struct tx *tx, const struct call *call)
             rows_number(rows, RC_AMOUNT, 0);
             rows_text(rows, RC_CURRENCY, "EUR");
             rows_number(rows, RC_MINE, is_in(tx, &row->id, lines, count));
+            rows_number(rows, RC_FLIGHT, false);
             if (intent == NULL)
                 continue;
             rows_uuid(rows, RC_INTENT, &intent->id);

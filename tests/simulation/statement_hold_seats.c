@@ -151,6 +151,8 @@ taking_row(struct tx *tx, struct pg_result *rows, const struct taking *taking, i
     rows_number(rows, HS_BORN, taking->born_us);
     rows_number(rows, HS_NOW, now);
     rows_number(rows, HS_TAKEOVER, taken && taking->takeover);
+    if (taken && taking->takeover)
+        rows_text(rows, HS_OVER_WHY, "ttl_expired");
     if (taking->seat < 0)
         return;
     const struct seat_state *state = tx_sees_seat(tx, taking->seat);
@@ -196,7 +198,7 @@ statement_hold_seats(struct tx *tx, const struct call *call, const char **sqlsta
             *sqlstate = take_seat(tx, call, &takings[i], i, now);
     if (*sqlstate != NULL)
         return NULL;
-    struct pg_result *rows = rows_new(HS_TAKEOVER + 1);
+    struct pg_result *rows = rows_new(HS_OVER_WHY + 1);
     for (int i = 0; i < count; i++) {
         bool taken = limits[i] == NULL;
         bool limited = !taken && limits[i][0] != '\0' && !code_comes_first(takings[i].code);

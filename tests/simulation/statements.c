@@ -1,7 +1,7 @@
 /*
  * statements.c - the statements of the hot flows over the fake store's rows, as db/statements has
  * them. Each runs at one instant, under the locks that its SQL takes; columns are the engine's own
- * enums (engine_internal.h). The two that change seats have files of their own.
+ * enums (engine_internal.h). Those that change seats have files of their own.
  */
 #include <stdio.h>
 
@@ -60,12 +60,12 @@ static struct pg_result *
 read_policies(const struct call *call)
 {
     enum { RP_ORG, RP_EVENT, RP_VERSION, RP_STATUS, RP_KIND, RP_CURRENCY, RP_HOLD_TTL };
-    struct pg_result *rows = rows_new(13);
+    struct pg_result *rows = rows_new(14);
     const struct policy *policy = &store.policy;
     const int64_t numbers[] = { policy->hold_ttl_s,         policy->extend_by_s,
                                 policy->max_hold_s,         policy->max_seats_per_hold,
                                 policy->max_seats_per_user, policy->one_hold_per_user,
-                                policy->no_single_seat_gap };
+                                policy->one_seat_per_user,  policy->no_single_seat_gap };
 
     if (call->params[1].count == 0 || !slice_is(call_text(call, 1, 0), EVENT))
         return rows;
@@ -76,7 +76,7 @@ read_policies(const struct call *call)
     rows_text(rows, RP_STATUS, event_status_word(store.event_status));
     rows_text(rows, RP_KIND, "event");
     rows_text(rows, RP_CURRENCY, "EUR");
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         rows_number(rows, RP_HOLD_TTL + i, numbers[i]);
     return rows;
 }
@@ -466,6 +466,10 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
         return statement_hold_seats(tx, call, sqlstate);
     case STATEMENT_CHANGE_HOLDS:
         return statement_change_holds(tx, call, sqlstate);
+    case STATEMENT_RETURN_SEATS:
+        return statement_return_seats(tx, call, sqlstate);
+    case STATEMENT_READ_SEAT:
+        return statement_read_seat(tx, call);
     case STATEMENT_READ_HOLDS:
         return read_holds(tx, call);
     case STATEMENT_FIND_HOLDS:
@@ -517,7 +521,8 @@ store_run(struct tx *tx, const struct call *call, const char **sqlstate)
     case STATEMENT_TAKE_PAYMENT_DELIVERIES:
         return rows_new(1);
     case STATEMENT_PURGE_PAYMENT_DELIVERIES:
-    case STATEMENT_LOCK_AREAS:    /* there are none */
+    case STATEMENT_LOCK_AREAS: /* there are none */
+    case STATEMENT_LOCK_SALE_AREAS:
     case STATEMENT_PURGE_BATCHES: /* an hour is longer than a seed */
     case STATEMENT_PURGE_IDEMPOTENCY_KEYS:
     case STATEMENT_PURGE_STREAM_TICKETS:

@@ -17,6 +17,9 @@ struct pg_result *statement_hold_seats(struct tx *tx, const struct call *call,
                                        const char **sqlstate);
 struct pg_result *statement_change_holds(struct tx *tx, const struct call *call,
                                          const char **sqlstate);
+struct pg_result *statement_return_seats(struct tx *tx, const struct call *call,
+                                         const char **sqlstate);
+struct pg_result *statement_read_seat(struct tx *tx, const struct call *call);
 /* Those of checkouts and payments. */
 struct pg_result *statement_of_checkout(struct tx *tx, const struct call *call,
                                         const char **sqlstate);

@@ -170,6 +170,10 @@ show_choices(struct tx *tx)
 static void
 apply_seats(struct tx *tx)
 {
+    struct seat_state before[SEATS_MAX];
+
+    for (int i = 0; i < store.seat_count; i++)
+        before[i] = store.seats[i].is;
     for (int i = 0; i < tx->write_count; i++) {
         struct seat_row *row = &store.seats[tx->writes[i].seat];
         if (!row->written)
@@ -184,6 +188,8 @@ apply_seats(struct tx *tx)
               row->is.until_us ? (double)(row->is.until_us - store_now()) / 1e6 : 0.0,
               tx->writes[i].request);
     }
+    if (tx->write_count > 0)
+        oracle_sales(before, tx->writes[0].request);
 }
 
 static void

@@ -47,7 +47,7 @@ struct line_state {
     enum hold_status status;
     char reason[NAME_BYTES];
     int64_t ended_us; /* 0: not yet */
-    bool in_payment;
+    bool in_payment, was_sold;
     struct uuid checkout; /* nil: none */
 };
 
@@ -202,8 +202,8 @@ bool seat_is_over(const struct seat_state *state, int64_t now);
 
 /* hold NULL: of any hold. NULL: there is none. */
 struct line_row *store_active_line(const struct tx *tx, const struct uuid *hold, int seat);
-/* Held and not over, or sold: what a limit counts. only_hold NULL: of any hold; else its active
- * ones. */
+/* Held and not over; and sold, unless it will be given back: what a limit counts. only_hold NULL:
+ * of any hold; else its active ones. */
 int store_units_of(const struct tx *tx, const char *user, const struct uuid *only_hold);
 /* False: another transaction has written it. */
 bool store_close_line(struct tx *tx, struct line_row *line, enum hold_status status,

@@ -40,7 +40,7 @@ class Proxy:
         self._late_s = 0.0
         self._vanished = False
         self._closing = False
-        self._ambush = None  # (marker, how)
+        self._ambush = None  # (marker, how, how many pass before)
         self._deliver = threading.Event()
         self.ambushed = threading.Event()  # the marker has come by
         threading.Thread(target=self._accept, daemon=True).start()
@@ -112,9 +112,10 @@ class Proxy:
 
     # --- ambushes ----------------------------------------------------------------------------------------
 
-    def at(self, marker, how):
+    def at(self, marker, how, passing=0):
+        """passing: so many may pass before."""
         with self._guard:
-            self._ambush = (marker, how)
+            self._ambush = (marker, how, passing)
             self.ambushed.clear()
             self._deliver.clear()
 
@@ -132,7 +133,11 @@ class Proxy:
         with self._guard:
             if self._ambush is None or self._ambush[0] not in data:
                 return None
-            how, self._ambush = self._ambush[1], None
+            marker, how, passing = self._ambush
+            if passing > 0:
+                self._ambush = (marker, how, passing - 1)
+                return None
+            self._ambush = None
             if how.endswith("and refuse"):
                 self._refusing = True  # before the client is cut off: it connects anew at once
         return how

@@ -24,7 +24,10 @@ NO_SETTINGS = {"HOLDFAST_BINARY", "HOLDFAST_CORPORA", "HOLDFAST_SEED"}
 EVENTS = [
     ("theatre", "show", "An evening at the theatre", "theatre.csv"),
     ("flight-hf320", "flight", "HF 320, an Airbus A320", "cabin-a320.csv"),
+    ("flight-hf777", "flight", "HF 777, a Boeing 777-300ER", "cabin-b777.csv"),
 ]
+# Who may log in to a flight with nothing but these.
+PASSENGER = {"passenger_id": "HF7K2Q", "last_name": "Lovelace", "flight_id": "flight-hf320"}
 
 
 def main():
@@ -70,6 +73,8 @@ def demo_environment(place, listen):
         ours["REDIS_URL"] = place.redis().url()
     if not any(os.environ.get(f"HOLDFAST_{name}") for name in ("JWT_SECRET", "JWT_SECRET_FILE", "JWT_KEYS_FILE")):
         ours["HOLDFAST_JWT_SECRET"] = kept_secret(place.path / "jwt-secret")
+    if not any(os.environ.get(f"HOLDFAST_{name}") for name in ("API_KEYS", "API_KEYS_FILE")):
+        ours["HOLDFAST_API_KEYS"] = f"{ORG}:{kept_secret(place.path / 'api-key')}"
     return {name: value for name, value in os.environ.items() if name not in NO_SETTINGS} | ours
 
 
@@ -124,6 +129,15 @@ def load_demo(environment, place, address):
         if answer.status not in (200, 201):
             raise servers.ServerError(f"the demo event {event} was refused: {answer!r}")
         holdfast(environment, place, "import", "--org", ORG, event, str(DEMO / file))
+    answer = admin.post("/checkins", PASSENGER)
+    if answer.status not in (200, 201):    # 200: it stands since the last run
+        raise servers.ServerError(f"the demo check-in was refused: {answer!r}")
+
+
+def api_key(environment):
+    """The demo organization's; a variable of the reader's shell where somebody else has set the keys."""
+    pairs = dict(pair.strip().partition(":")[::2] for pair in environment.get("HOLDFAST_API_KEYS", "").split(","))
+    return pairs.get(ORG, "$API_KEY")
 
 
 def say_how_to_use(environment, address):
@@ -141,6 +155,11 @@ Hold a seat of the demo theatre:
 curl -i {url}/api/events/{event}/seats/{free}/hold -H 'Content-Type: application/json' -d '{{"cart_token":"cart-1"}}' -H 'Authorization: Bearer {visitor.token}'
 
 Its seat map:  {url}/api/events/{event}/seats
+
+Log in to flight {PASSENGER["flight_id"]} as {PASSENGER["last_name"]}, PNR {PASSENGER["passenger_id"]}:
+
+curl -i {url}/auth/pnr-login -H 'Content-Type: application/json' -d '{{"pnr":"{PASSENGER["passenger_id"]}","lastName":"{PASSENGER["last_name"]}"}}' -H 'X-Api-Key: {api_key(environment)}'
+
 Postgres:      {environment["DATABASE_URL"]}
 Redis:         {environment["REDIS_URL"] or "none"}
 """, flush=True)

@@ -51,7 +51,7 @@ class Market:
             self.admin.make_event(
                 seats_of_row("S", SMALL), event=small_event(number),
                 policy={"hold_ttl": 2, "extend_by": 2, "max_hold": 6, "max_seats_per_user": 6,
-                        "payment_timeout": PAYMENT_TIMEOUT_S})
+                        "one_seat_per_user": number % 2 == 1, "payment_timeout": PAYMENT_TIMEOUT_S})
             self.admin.make_event(
                 seats_of_row("L", LARGE), event=large_event(number), areas=[
                     {"area_id": AREA, "name": "Floor", "capacity": AREA_CAPACITY, "price": AREA_PRICE}],

@@ -130,6 +130,12 @@ engine_key_lock(struct slice org, struct slice user, struct slice method, struct
     return (int64_t)key.len;
 }
 
+int64_t
+engine_hold_lock(const struct uuid *hold)
+{
+    return hold->bytes[15];
+}
+
 void
 engine_replan(struct engine *engine)
 {
@@ -219,9 +225,8 @@ fixture_down(void **state)
 
 /* --- requests ----------------------------------------------------------------------------- */
 
-/* From now on requests carry a token of this user; role NULL: none. */
 static inline void
-as(const char *user, enum token_role role)
+as_bound(const char *user, enum token_role role, const char *event)
 {
     struct token_claims claims = { .role = role, .exp_unix_s = INT64_C(4102444800) };
     struct buf token = { 0 };
@@ -229,9 +234,17 @@ as(const char *user, enum token_role role)
 
     snprintf(claims.org, sizeof(claims.org), "org-1");
     snprintf(claims.user, sizeof(claims.user), "%s", user);
+    snprintf(claims.event, sizeof(claims.event), "%s", event);
     assert_true(token_mint(&fx.config, &claims, &token, error, sizeof(error)));
     snprintf(fx.token, sizeof(fx.token), "Bearer %s", token.data);
     buf_fini(&token);
+}
+
+/* From now on requests carry a token of this user. */
+static inline void
+as(const char *user, enum token_role role)
+{
+    as_bound(user, role, "");
 }
 
 static inline struct http_request *

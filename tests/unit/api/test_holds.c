@@ -536,6 +536,49 @@ a_change_that_there_is_no_time_for_is_refused_before_its_body_is_read(void **sta
     assert_int_equal(fx.op_count, 0);
 }
 
+/* --- passengers' tokens ------------------------------------------------------------------------
+ */
+
+static void
+a_token_for_one_event_names_no_other(void **state)
+{
+    (void)state;
+    as_bound("u1", ROLE_USER, "e1");
+    ask(HTTP_METHOD_POST, "/api/holds",
+        "{\"event_id\":\"e2\",\"seat_ids\":[\"A1\"],\"cart_token\":\"c\"}");
+    assert_problem(403, "forbidden");
+    ask(HTTP_METHOD_POST, "/api/events/e2/seats/A1/hold", "{\"cart_token\":\"c\"}");
+    assert_problem(403, "forbidden");
+    ask(HTTP_METHOD_POST, "/api/events/e2/holds/best", "{\"quantity\":1,\"cart_token\":\"c\"}");
+    assert_problem(403, "forbidden");
+    ask(HTTP_METHOD_POST, "/api/checkouts", "{\"event_id\":\"e2\"}");
+    assert_problem(403, "forbidden");
+    ask(HTTP_METHOD_GET, "/api/holds?event_id=e2", NULL);
+    assert_problem(403, "forbidden");
+    ask(HTTP_METHOD_GET, "/api/events/e2/occupancy", NULL);
+    assert_problem(403, "forbidden");
+    ask(HTTP_METHOD_GET, "/api/events/%65%32", NULL);
+    assert_problem(403, "forbidden");
+    assert_null(fx.op);
+}
+
+static void
+a_token_for_one_event_binds_what_names_a_hold_alone(void **state)
+{
+    static const char path[] = "/api/holds/0190a000-0000-7000-8000-000000000000/extend";
+
+    (void)state;
+    as_bound("u1", ROLE_USER, "e1");
+    ask(HTTP_METHOD_POST, path, "{}");
+    assert_non_null(fx.op);
+    assert_true(slice_is(fx.op->bound_event, "e1"));
+    drop_op();
+    as("u1", ROLE_USER);
+    ask(HTTP_METHOD_POST, path, "{}");
+    assert_int_equal(fx.op->bound_event.len, 0);
+    drop_op();
+}
+
 static void
 a_hold_request_is_read_all_the_same_for_memory_may_know(void **state)
 {
@@ -588,6 +631,8 @@ main(void)
         CASE(a_repetition_gets_what_was_kept),
         CASE(neither_401_nor_429_reaches_the_engine),
         CASE(a_change_that_there_is_no_time_for_is_refused_before_its_body_is_read),
+        CASE(a_token_for_one_event_names_no_other),
+        CASE(a_token_for_one_event_binds_what_names_a_hold_alone),
         CASE(a_hold_request_is_read_all_the_same_for_memory_may_know),
         CASE(a_stranger_hears_401_not_that_there_is_no_time),
     };

@@ -225,6 +225,22 @@ payments_that_fail_or_never_were_are_good(void **state)
     expect_good(tale);
 }
 
+static void
+what_was_sold_and_given_back_is_good(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "seat_sold", H1, "u", "150", "200", NULL);
+    entry(tale, "3", "seat_released", H1, "u", "900", NULL, "replaced");
+    entry(tale, "4", "seat_held", H2, "v", "950", "990", NULL);
+    entry(tale, "5", "seat_sold", H2, "v", "960", "990", NULL);
+    entry(tale, "6", "seat_released", H2, "v", "970", NULL, "user_cancelled");
+    seat(tale, "6", "available", NULL, NULL, NULL);
+    line(tale, H1, "u", "cancelled", "200");
+    line(tale, H2, "v", "cancelled", "990");
+    expect_good(tale);
+}
+
 /* --- planted faults ------------------------------------------------------------- */
 
 static void
@@ -316,6 +332,22 @@ steps_that_the_state_does_not_allow_are_found(void **state)
     entry(tale, "4", "seat_flew_away", NULL, NULL, "4", NULL, NULL);
     seat(tale, "4", "blocked", NULL, NULL, NULL);
     expect_bad(tale, "illegal_step illegal_step illegal_step unknown_action");
+}
+
+static void
+a_sale_that_ends_and_nobody_gave_it_back_is_found(void **state)
+{
+    struct tale *tale = *state;
+    entry(tale, "1", "seat_held", H1, "u", "100", "200", NULL);
+    entry(tale, "2", "seat_sold", H1, "u", "150", "200", NULL);
+    entry(tale, "3", "seat_released", H1, "u", "900", NULL, "ttl_expired");
+    entry(tale, "4", "seat_held", H2, "v", "950", "990", NULL);
+    entry(tale, "5", "seat_sold", H2, "v", "960", "990", NULL);
+    entry(tale, "6", "seat_released", H2, "v", "970", NULL, "admin_override");
+    seat(tale, "6", "available", NULL, NULL, NULL);
+    line(tale, H1, "u", "cancelled", "200");
+    line(tale, H2, "v", "converted", "990");
+    expect_bad(tale, "sold_released sold_released line_status");
 }
 
 static void
@@ -462,6 +494,8 @@ main(void)
         CASE(blocked_removed_and_back_is_good),
         CASE(a_payment_that_outlives_the_hold_and_sells_is_good),
         CASE(payments_that_fail_or_never_were_are_good),
+        CASE(what_was_sold_and_given_back_is_good),
+        CASE(a_sale_that_ends_and_nobody_gave_it_back_is_found),
         CASE(two_lives_that_overlap_are_found),
         CASE(gaps_and_doubles_of_versions_are_found),
         CASE(a_sale_at_or_after_the_end_is_found),

@@ -81,6 +81,17 @@ a_counter_with_labels_has_its_own_series(void **state)
 }
 
 static void
+a_name_of_the_seed_stands_without_a_prefix(void **state)
+{
+    (void)state;
+    metric_add(METRIC_SEAT_HOLD_CONFLICTS, 2);
+    assert_true(value_of("seat_hold_conflicts") == 2);
+    assert_non_null(strstr(out.data, "# TYPE seat_hold_conflicts counter\n"));
+    assert_null(strstr(out.data, ":seat_hold_conflicts"));
+    assert_null(strstr(out.data, "holdfast_seat_hold_conflicts"));
+}
+
+static void
 gauges_are_set_and_adjusted(void **state)
 {
     (void)state;
@@ -226,6 +237,23 @@ line_read(const char *text)
     return line;
 }
 
+/* Under the names that seed 003 gives them, and no others, stands no prefix. */
+static bool
+is_named_by_the_seed(const char *family)
+{
+    static const char *const names[] = {
+        "seatmap_cache_hits",         "seatmap_cache_misses",         "seat_hold_conflicts",
+        "hold_expirations_total",     "waitlist_assignments_success", "waitlist_assignments_failed",
+        "payment_webhooks_processed", "abuse_events_detected",
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(family, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The text format: HELP, TYPE, then all samples of that name, and never that name again. */
 static void
 lines_of_one_name_stand_together_under_one_help(void **state)
@@ -239,7 +267,7 @@ lines_of_one_name_stand_together_under_one_help(void **state)
     assert_true(out.len > 0 && out.data[out.len - 1] == '\n');
     for (const char *text = out.data; *text != '\0'; text = strchr(text, '\n') + 1) {
         struct line line = line_read(text);
-        assert_int_equal(strncmp(line.family, "holdfast_", 9), 0);
+        assert_true(strncmp(line.family, "holdfast_", 9) == 0 || is_named_by_the_seed(line.family));
         if (line.is_help) {
             for (size_t i = 0; i < count; i++)
                 assert_string_not_equal(families[i], line.family);
@@ -292,6 +320,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_begin_at_zero_and_add_up),
         cmocka_unit_test(a_counter_with_labels_has_its_own_series),
+        cmocka_unit_test(a_name_of_the_seed_stands_without_a_prefix),
         cmocka_unit_test(gauges_are_set_and_adjusted),
         cmocka_unit_test(no_count_of_any_thread_is_lost),
         cmocka_unit_test(seconds_are_observed_in_microseconds),

@@ -68,7 +68,7 @@ load_map(void)
     struct mono_time before = mono_now();
 
     rows_add(seats, "A-1", "main", "A", "1", NULL, NULL, NULL, NULL, "available", "f", "1", NULL,
-             "f", "f", NULL, NULL);
+             "f", "f", NULL, NULL, NULL);
     while (mono_now().us <= before.us + 1)
         continue;
     struct seat_map_reading reading = { .began = mono_now() };

@@ -19,7 +19,7 @@
     "now:time currency:text line:int8 seat:text section:text row:text number:text area:text "      \
     "quantity:int8 version:int8 price:int8 status:text reason:text ended_at:time tickets:uuid "    \
     "in_payment:bool checkout:uuid checkout_event:text checkout_user:text checkout_status:text "   \
-    "amount:int8 checkout_currency:text intent:uuid intent_status:text mine:bool"
+    "amount:int8 checkout_currency:text intent:uuid intent_status:text mine:bool flight:bool"
 
 struct rows {
     struct arena arena;
@@ -55,7 +55,7 @@ line(struct rows *rows, const char *pos, const char *hold, const char *number, c
     rows_add(rows->rows, pos, hold, "e", "u", "cart", "web", "100", until, "500", "EUR", number,
              number, "s", "r", number, NULL, quantity, "1", price, status, NULL, NULL, NULL,
              in_payment, C1, "e", "u", rows->status, "9", "EUR", rows->intent, rows->intent_status,
-             "t");
+             "t", "t");
 }
 
 static struct checkout_view *
@@ -89,6 +89,7 @@ one_that_is_open_costs_what_its_holds_cost_now_and_ends_with_the_first(void **st
     assert_int_equal(view->status, CHECKOUT_OPEN);
     assert_string_equal(view->currency, "EUR");
     assert_false(view->has_intent);
+    assert_true(view->of_flight);
 }
 
 static void

@@ -121,7 +121,7 @@ a_take_over_is_two_changes(void **state)
 {
     (void)state;
     struct seat_key key = key_of("A1");
-    tell_takeover(&worker, &key, 4, (struct db_time){ 1700000000000000 });
+    tell_takeover(&worker, &key, 4, FEED_TTL_EXPIRED, (struct db_time){ 1700000000000000 });
     tell_held("A1", 5);
     tell_send(&worker);
     assert_int_equal(told_count, 2);

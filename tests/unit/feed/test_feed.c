@@ -504,6 +504,48 @@ a_node_may_join_again_under_another_incarnation(void **state)
     assert_string_equal(told[0].item, "A2");
 }
 
+/* --- one who listens -------------------------------------------------------------------- */
+
+struct heard {
+    int count, ours;
+    int64_t last;
+};
+
+static void
+note(void *context, const struct feed_change *change, bool ours)
+{
+    struct heard *heard = context;
+    heard->count++;
+    heard->ours += ours;
+    heard->last = change->version;
+    assert_true(change->kind == FEED_EVENT || told[told_count - 1].version == change->version);
+}
+
+static void
+a_listener_hears_all_that_memory_has_learned(void **state)
+{
+    (void)state;
+    struct heard heard = { 0 };
+    struct feed_change event = {
+        .kind = FEED_EVENT, .org = slice_of("acme"), .event = slice_of("gig"), .version = 9
+    };
+    tell("gig", "A1", 1); /* nobody listens yet */
+    feed_watch(feed, note, &heard);
+    tell("gig", "A1", 2);
+    feed_tell(feed, &event, 1);
+    assert_int_equal(heard.count, 2);
+    assert_int_equal(heard.ours, 2);
+    (void)hear(PEER, 1, "gig", "A1", 7);
+    assert_int_equal(heard.count, 3);
+    assert_int_equal(heard.ours, 2);
+    assert_int_equal(heard.last, 7);
+    (void)hear(PEER, 1, "gig", "A1", 7); /* repeated: nothing was learned */
+    assert_int_equal(heard.count, 3);
+    feed_watch(feed, NULL, NULL);
+    tell("gig", "A1", 8);
+    assert_int_equal(heard.count, 3);
+}
+
 int
 main(void)
 {
@@ -533,6 +575,7 @@ main(void)
         STARTED(one_that_was_read_of_leaves_ten_minutes_after_it_left),
         STARTED(past_the_limit_the_longest_gone_leaves),
         STARTED(a_node_may_join_again_under_another_incarnation),
+        STARTED(a_listener_hears_all_that_memory_has_learned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,9 @@
 #define NOW    INT64_C(1800000000)
 #define SECRET "a secret of the gate's own tests"
 
-static const struct token_claims alice = { "acme", "alice", ROLE_USER, NOW + 60, 0 };
+static const struct token_claims alice = {
+    .org = "acme", .user = "alice", .role = ROLE_USER, .exp_unix_s = NOW + 60
+};
 
 static struct token_verifier *
 verifier_of(const char *jwt_secret, const char *keys_file)
@@ -115,7 +117,12 @@ static void
 a_signed_token_tells_who_is_asking(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    struct token_claims given = { "acme", "agent.7", ROLE_AGENT, NOW + 60, NOW - 60 }, got;
+    struct token_claims given = { .org = "acme",
+                                  .user = "agent.7",
+                                  .role = ROLE_AGENT,
+                                  .exp_unix_s = NOW + 60,
+                                  .nbf_unix_s = NOW - 60 },
+                        got;
     char *header = bearer(SECRET, "", &given);
 
     (void)state;
@@ -155,7 +162,11 @@ static void
 a_token_lives_until_exp_and_not_before_nbf(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    struct token_claims claims = { "acme", "alice", ROLE_USER, NOW + 60, NOW + 10 };
+    struct token_claims claims = { .org = "acme",
+                                   .user = "alice",
+                                   .role = ROLE_USER,
+                                   .exp_unix_s = NOW + 60,
+                                   .nbf_unix_s = NOW + 10 };
     char *header = bearer(SECRET, "", &claims);
 
     (void)state;
@@ -173,7 +184,9 @@ static void
 only_a_rightly_signed_token_is_called_expired(void **state)
 {
     struct token_verifier *verifier = verifier_of(SECRET, "");
-    struct token_claims claims = { "acme", "alice", ROLE_USER, NOW - 1, 0 };
+    struct token_claims claims = {
+        .org = "acme", .user = "alice", .role = ROLE_USER, .exp_unix_s = NOW - 1
+    };
     char *right = bearer(SECRET, "", &claims);
     char *wrong = bearer("another secret of the gate's own tests", "", &claims);
 
@@ -183,6 +196,39 @@ only_a_rightly_signed_token_is_called_expired(void **state)
     assert_int_equal(verify(verifier, wrong, NOW), HF_UNAUTHENTICATED);
     free(right);
     free(wrong);
+    token_verifier_free(&verifier);
+}
+
+#define BOUND(claims) "{\"org\":\"o\",\"sub\":\"u\",\"exp\":1800000060," claims "}"
+
+static void
+a_passengers_token_tells_its_event_and_its_checkin(void **state)
+{
+    struct token_verifier *verifier = verifier_of(SECRET, "");
+    struct token_claims given = { .org = "acme",
+                                  .user = "ABC123",
+                                  .role = ROLE_USER,
+                                  .exp_unix_s = NOW + 60,
+                                  .event = "FL-123",
+                                  .has_checkin = true,
+                                  .checkin = { { 1, 2, 3 } } },
+                        got;
+    char *header = bearer(SECRET, "", &given);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) { /* new, then remembered */
+        memset(&got, 0xFF, sizeof(got));
+        assert_int_equal(token_verify(verifier, slice_of(header), NOW, &got), HF_OK);
+        assert_string_equal(got.event, "FL-123");
+        assert_true(got.has_checkin);
+        assert_true(uuid_equal(&got.checkin, &given.checkin));
+    }
+    free(header);
+    header = bearer(SECRET, "", &alice);
+    assert_int_equal(token_verify(verifier, slice_of(header), NOW, &got), HF_OK);
+    assert_string_equal(got.event, "");
+    assert_false(got.has_checkin);
+    free(header);
     token_verifier_free(&verifier);
 }
 
@@ -219,6 +265,18 @@ claims_must_be_what_they_are_said_to_be(void **state)
         { "{\"sub\":\"u\",\"exp\":1800000060}", HF_UNAUTHENTICATED },
         { "{\"ORG\":\"o\",\"sub\":\"u\",\"exp\":1800000060}", HF_UNAUTHENTICATED },
         { "{\"org\":\"o\",\"org\":\"p\",\"sub\":\"u\",\"exp\":1800000060}", HF_UNAUTHENTICATED },
+        { BOUND("\"event\":\"e\""), HF_OK },
+        { BOUND("\"event\":\"e\",\"checkin\":\"0190a000-0000-7000-8000-000000000000\""), HF_OK },
+        { BOUND("\"event\":\"e\",\"role\":\"user\""), HF_OK },
+        { BOUND("\"event\":\"e\",\"role\":\"agent\""), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":\"e\",\"role\":\"admin\""), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":\"\""), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":\"a b\""), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":null"), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":7"), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":\"e\",\"checkin\":\"e\""), HF_UNAUTHENTICATED },
+        { BOUND("\"event\":\"e\",\"checkin\":null"), HF_UNAUTHENTICATED },
+        { BOUND("\"checkin\":\"0190a000-0000-7000-8000-000000000000\""), HF_UNAUTHENTICATED },
         { "[]", HF_UNAUTHENTICATED },
         { "", HF_UNAUTHENTICATED },
         { "Test", HF_UNAUTHENTICATED },
@@ -565,6 +623,7 @@ main(void)
         cmocka_unit_test(every_role_comes_back),
         cmocka_unit_test(a_token_lives_until_exp_and_not_before_nbf),
         cmocka_unit_test(only_a_rightly_signed_token_is_called_expired),
+        cmocka_unit_test(a_passengers_token_tells_its_event_and_its_checkin),
         cmocka_unit_test(claims_must_be_what_they_are_said_to_be),
         cmocka_unit_test(the_header_is_one_bearer_token),
         cmocka_unit_test(secrets_rotate_by_kid),

@@ -17,7 +17,9 @@
 static struct token_claims
 claims_until(int64_t exp)
 {
-    struct token_claims claims = { "acme", "alice", ROLE_USER, exp, 0 };
+    struct token_claims claims = {
+        .org = "acme", .user = "alice", .role = ROLE_USER, .exp_unix_s = exp
+    };
 
     return claims;
 }

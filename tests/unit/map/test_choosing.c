@@ -74,7 +74,7 @@ add(struct theatre *theatre, const char *row, int number, const char *x, const c
              is_over   ? "1000"
              : is_held ? FOREVER
                        : NULL,
-             strchr(marks, 'a') ? "t" : "f", strchr(marks, 'w') ? "t" : "f", NULL, NULL);
+             strchr(marks, 'a') ? "t" : "f", strchr(marks, 'w') ? "t" : "f", NULL, NULL, NULL);
 }
 
 /* Seats of a row without coordinates: "..h.a." */

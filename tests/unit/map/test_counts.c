@@ -65,7 +65,7 @@ seat_rows(const struct world *world)
         number_text(until, seat->until_us);
         rows_add(rows, id, "main", "A", number, NULL, NULL, NULL, NULL,
                  seat_status_word(seat->status), seat->in_payment ? "t" : "f", version,
-                 seat->status == SEAT_HELD ? until : NULL, "f", "f", NULL, NULL);
+                 seat->status == SEAT_HELD ? until : NULL, "f", "f", NULL, NULL, NULL);
     }
     return rows;
 }

@@ -95,7 +95,7 @@ rows_of(const struct house *house)
         snprintf(id, sizeof(id), "S%d", i);
         snprintf(version, sizeof(version), "%lld", (long long)house->versions[i]);
         rows_add(rows, id, "main", "1", id, NULL, "1000", NULL, NULL, house->status[i], "f",
-                 version, NULL, "f", "f", NULL, NULL);
+                 version, NULL, "f", "f", NULL, NULL, NULL);
     }
     return rows;
 }

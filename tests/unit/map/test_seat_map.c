@@ -53,7 +53,7 @@ add_seat(struct house *house, const char *seat, const char *row, const char *num
          const char *status, const char *version, const char *until)
 {
     rows_add(house->seats, seat, "main", row, number, NULL, "1000", NULL, "2.5", status, "f",
-             version, until, "f", "f", NULL, NULL);
+             version, until, "f", "f", NULL, NULL, NULL);
 }
 
 static void
@@ -222,7 +222,7 @@ a_seat_says_all_that_is_known_and_nothing_else(void **state)
 {
     struct house *house = *state;
     rows_add(house->seats, "A", "St\"alls", "1", "2", "wheelchair", "1000", "-3.25", "0.1", "held",
-             "f", "7", "1000000000000", "f", "f", NULL, NULL);
+             "f", "7", "1000000000000", "f", "f", NULL, NULL, NULL);
     add_seat(house, "B", "1", "3", "sold", "9", NULL);
     load_event(house, event);
     struct seat_map_reply reply;
@@ -413,13 +413,13 @@ what_a_loading_finds_different_is_a_change(void **state)
     cJSON *before = get(house, NULL);
     struct pg_result *news = rows_new(SEAT_COLUMNS);
     rows_add(news, "A", "main", "2", "9", NULL, "1000", NULL, "2.5", "sold", "f", "3", NULL, "f",
-             "f", NULL, NULL);
+             "f", NULL, NULL, NULL);
     rows_add(news, "B", "main", "2", "10", NULL, "2000", NULL, "2.5", "available", "f", "1", NULL,
-             "f", "f", NULL, NULL);
+             "f", "f", NULL, NULL, NULL);
     rows_add(news, "C", "main", "10", "1", NULL, "1000", NULL, "2.5", "available", "f", "0", NULL,
-             "f", "f", NULL, NULL);
+             "f", "f", NULL, NULL, NULL);
     rows_add(news, "D", "main", "1", "1", NULL, "1000", NULL, "2.5", "available", "f", "0", NULL,
-             "f", "f", NULL, NULL);
+             "f", "f", NULL, NULL, NULL);
     pg_result_free(&house->seats);
     house->seats = news;
     seats_came(house);
@@ -598,7 +598,7 @@ a_hold_in_payment_is_not_over_at_its_end(void **state)
     struct house *house = *state;
     struct seat_map_reply reply;
     rows_add(house->seats, "A", "main", "1", "1", NULL, NULL, NULL, NULL, "held", "t", "3", "1000",
-             "f", "f", NULL, NULL);
+             "f", "f", NULL, NULL, NULL);
     load_event(house, event);
     assert_int_equal(ask(house, &(struct seat_map_request){ .may_render = true }, &reply),
                      SEAT_MAP_BODY);

@@ -12,13 +12,9 @@
 
 #include "fake_rows.h"
 #include "holdfast/events.h"
+#include "map_rows.h"
 #include "streams_internal.h"
 
-#define SEAT_COLUMNS                                                                               \
-    "seat:text section:text row:text number:text type:text price:int8 x:float4 y:float4 "          \
-    "status:text in_payment:bool version:int8 until:time "                                         \
-    "aisle_after:bool accessible:bool focal_x:float4 focal_y:float4"
-#define AREA_COLUMNS "area:text name:text capacity:int4 held:int4 sold:int4 price:int8 version:int8"
 #define BACKLOG      2000
 #define NOW_US       1000000000000LL
 #define OWN          10
@@ -142,7 +138,7 @@ load(void)
         char id[8];
         snprintf(id, sizeof(id), "S%d", i);
         rows_add(seats, id, "main", "1", id, NULL, "1000", NULL, NULL, "available", "f", "0", NULL,
-                 "f", "f", NULL, NULL);
+                 "f", "f", NULL, NULL, NULL);
     }
     feed_position(node.feed, &before);
     sleep_us(2); /* after whatever was done before */
