@@ -377,12 +377,14 @@ def test_a_confirmed_seat_that_is_given_up_serves_who_waits(admin, client, other
 @pytest.fixture
 def offered(admin, client, other, full):
     """(event, the client's entry, which has an offer, the other's behind it)."""
-    def make(ttl=60, **more):
-        event, holds = full(1, policy={"waitlist_mode": "offer", "waitlist_offer_ttl": ttl} | more)
+    def make(ttl=60):
+        policy = {"waitlist_mode": "offer", "waitlist_offer_ttl": ttl}
+        event, holds = full(1, policy=policy)
         first = joined(client, event, email=f"first@{event}.example")
-        second = joined(other, event, email=f"next@{event}.example")
         admin.cancel(holds["A-1"]).expect(200)
-        return event, got(client, first, "OFFERED"), second
+        offer = got(client, first, "OFFERED", "LAPSED")  # a short one may be over before it is seen
+        admin.set_event(event, policy=policy | {"waitlist_offer_ttl": 60})  # the next offer stands long enough to be used
+        return event, offer, joined(other, event, email=f"next@{event}.example")
 
     return make
 
@@ -548,9 +550,13 @@ def test_webhooks_tell_of_offers(admin, client, other, full):
     with Receiver() as receiver:
         admin.put("/api/admin/webhooks", {"url": receiver.url, "kinds": [
             "waitlist.offered", "waitlist.assigned", "waitlist.lapsed"]}).expect(201)
-        event, holds = full(1, policy={"waitlist_mode": "offer", "waitlist_offer_ttl": 1})
-        first, second = joined(client, event), joined(other, event)
+        policy = {"waitlist_mode": "offer", "waitlist_offer_ttl": 1}
+        event, holds = full(1, policy=policy)
+        first = joined(client, event)
         admin.cancel(holds["A-1"]).expect(200)
+        got(client, first, "OFFERED", "LAPSED")
+        admin.set_event(event, policy=policy | {"waitlist_offer_ttl": 60})  # time enough to confirm the next offer
+        second = joined(other, event)
         offer = got(other, second, "OFFERED")
         other.confirm(offer["holdId"]).expect(200)
         receiver.await_events(lambda events: len(events) == 4)
