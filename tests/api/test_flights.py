@@ -464,6 +464,7 @@ def test_an_expiry_is_the_systems_and_a_release_is_cancelled(client, admin):
     wait_until(lambda: len(events(admin, flight)) == 2, timeout=30)
     newest = events(admin, flight)[0]
     assert (newest["eventType"], newest["actor"], newest["passengerId"]) == ("EXPIRED", "SYSTEM", client.user)
+    admin.set_event(flight, kind="flight", policy={"hold_ttl": 120})  # time enough to give the next one up
     client.cancel(held(client, flight, "1A")["holdId"]).expect(200)
     assert [event["eventType"] for event in events(admin, flight)] == ["CANCELLED", "HELD", "EXPIRED", "HELD"]
 
