@@ -197,8 +197,8 @@ def test_quantities_of_areas_are_given_back_too(client, admin, db, org, check_au
     assert owners(db, org, event) == {}
     bought(client, event, "A-2")
     assert area_row(db, org, event, "floor")[1:3] == (0, 0)
-    occupancy = client.occupancy(event).expect(200).json
-    assert (occupancy["sold"], occupancy["held"]) == (1, 0)
+    wait_until(lambda: (told := client.occupancy(event).expect(200).json)["sold"] == 1 and told["held"] == 0,
+               what="the occupancy is right")
     check_audit(event)
     check_verify(node, "--event", event)
 
