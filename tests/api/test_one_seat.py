@@ -9,7 +9,8 @@ from support.swarm import ask, shot
 from support.tables import area_row, audit, hold_lines, query, seat_locked, seat_row
 from support.waiting import wait_until
 
-NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider", "delivery_allow_private": "on"}
+NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider", "delivery_allow_private": "on",
+                 "request_timeout": "30s"}  # a slow machine is no fault
 AREAS = [{"area_id": "floor", "name": "Floor", "capacity": 50}]
 
 

@@ -9,7 +9,7 @@ from support.sse import EventStream
 from support.tables import area_row, audit, hold_lines, query, seat_locked, seat_row
 from support.waiting import wait_until
 
-NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider"}
+NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider", "request_timeout": "30s"}  # a slow machine is no fault
 AREAS = [{"area_id": "floor", "name": "Floor", "capacity": 50}]
 
 
