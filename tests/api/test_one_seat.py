@@ -275,6 +275,7 @@ def test_streams_and_maps_are_told(client, other, flight):
     bought(client, flight, "A-1")
     hold = client.held(flight, "A-2")["hold_id"]
     with EventStream(other, flight) as stream:
+        stream.expect(200)
         client.confirm(hold).expect(200)
         events = stream.seats(2)
     assert {(event.name, event.data["seat_id"], event.data.get("reason")) for event in events} == {

@@ -139,6 +139,7 @@ def test_streams_metrics_and_occupancy(client, flight, node):
     bought(client, flight, "A-1")
     before = node.metrics()
     with EventStream(client, flight) as stream:
+        stream.expect(200)
         cancel(client, flight, "A-1").expect(200)
         [event] = stream.seats(1)
     assert (event.name, event.data["seat_id"], event.data["reason"]) == ("seat_released", "A-1", "user_cancelled")

@@ -354,6 +354,7 @@ def test_who_watches_sees_their_new_seat_before_the_old_one_is_free(admin, clien
     client.confirm(client.held(event, "1B")["hold_id"]).expect(200)
     joined(client, event, type="window")
     with EventStream(other, event) as stream:
+        stream.expect(200)
         admin.cancel(holds["1A"]).expect(200)
         told = [(each.name, each.data["seat_id"]) for each in stream.seats(4)]
     assert told == [("seat_released", "1A"), ("seat_held", "1A"), ("seat_sold", "1A"), ("seat_released", "1B")]
