@@ -578,7 +578,7 @@ def test_it_is_counted(workplace, log_folder):
         client = Client(node, "org-1", "user-1")
         event = Client(node, "org-1", "admin-1", "admin").make_event(1, policy=CONFIRM)
         got(client, joined(client, event))
-        wait_until(lambda: node.metrics()["waitlist_assignments_success"] > 0, what="it is counted")
+        wait_until(lambda: node.metrics()["holdfast_waitlist_wait_seconds_count"] > 0, what="it is counted, and last its time")
         metrics = node.metrics()
         assert metrics["waitlist_assignments_success"] == metrics["holdfast_waitlist_wait_seconds_count"] == 1
 
