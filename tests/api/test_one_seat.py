@@ -9,7 +9,8 @@ from support.swarm import ask, shot
 from support.tables import area_row, audit, hold_lines, query, seat_locked, seat_row
 from support.waiting import wait_until
 
-NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider", "delivery_allow_private": "on"}
+NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider", "delivery_allow_private": "on",
+                 "request_timeout": "30s"}  # a slow machine is no fault
 AREAS = [{"area_id": "floor", "name": "Floor", "capacity": 50}]
 
 
@@ -197,8 +198,8 @@ def test_quantities_of_areas_are_given_back_too(client, admin, db, org, check_au
     assert owners(db, org, event) == {}
     bought(client, event, "A-2")
     assert area_row(db, org, event, "floor")[1:3] == (0, 0)
-    occupancy = client.occupancy(event).expect(200).json
-    assert (occupancy["sold"], occupancy["held"]) == (1, 0)
+    wait_until(lambda: (told := client.occupancy(event).expect(200).json)["sold"] == 1 and told["held"] == 0,
+               what="the occupancy is right")
     check_audit(event)
     check_verify(node, "--event", event)
 
@@ -274,6 +275,7 @@ def test_streams_and_maps_are_told(client, other, flight):
     bought(client, flight, "A-1")
     hold = client.held(flight, "A-2")["hold_id"]
     with EventStream(other, flight) as stream:
+        stream.expect(200)
         client.confirm(hold).expect(200)
         events = stream.seats(2)
     assert {(event.name, event.data["seat_id"], event.data.get("reason")) for event in events} == {

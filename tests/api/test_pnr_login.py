@@ -119,7 +119,7 @@ def test_a_key_opens_its_organization_only(node, pnr, checkin):
 def test_a_key_twice_is_no_request(node, org, pnr, checkin):
     body = b'{"pnr": "x", "lastName": "y"}'
     answer = raw(node, b"POST /auth/pnr-login HTTP/1.1\r\nHost: x\r\nX-Api-Key: a\r\nX-Api-Key: b\r\nContent-Length: %d\r\n\r\n%s"
-                 % (len(body), body), timeout=1)
+                 % (len(body), body))
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 

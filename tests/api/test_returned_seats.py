@@ -9,7 +9,7 @@ from support.sse import EventStream
 from support.tables import area_row, audit, hold_lines, query, seat_locked, seat_row
 from support.waiting import wait_until
 
-NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider"}
+NODE_SETTINGS = {"webhook_secret": "a secret between us and the provider", "request_timeout": "30s"}  # a slow machine is no fault
 AREAS = [{"area_id": "floor", "name": "Floor", "capacity": 50}]
 
 
@@ -139,6 +139,7 @@ def test_streams_metrics_and_occupancy(client, flight, node):
     bought(client, flight, "A-1")
     before = node.metrics()
     with EventStream(client, flight) as stream:
+        stream.expect(200)
         cancel(client, flight, "A-1").expect(200)
         [event] = stream.seats(1)
     assert (event.name, event.data["seat_id"], event.data["reason"]) == ("seat_released", "A-1", "user_cancelled")

@@ -42,9 +42,10 @@ def is_now(client, entry, *statuses):
     return now if now["status"] in statuses else None
 
 
-def got(client, entry, status="ASSIGNED", timeout=10):
-    """Waits until it has this status; the entry."""
-    return wait_until(lambda: is_now(client, entry, status), timeout, what=f"{entry} is {status}")
+def got(client, entry, *statuses, timeout=10):
+    """Waits until it has one of these statuses, ASSIGNED if none is named; the entry."""
+    statuses = statuses or ("ASSIGNED",)
+    return wait_until(lambda: is_now(client, entry, *statuses), timeout, what=f"{entry} is {' or '.join(statuses)}")
 
 
 def row_of(db, entry):
