@@ -258,7 +258,7 @@ def takes(user, entry):
 
 
 def test_three_hundred_first_on_the_list_who_may_have_no_more_block_nobody(admin, client, prove):
-    """Each is found out by a try of its own, one right behind the other: with the usual pause of 100 ms it would take 30 s."""
+    """Each is found out by a try of its own, one right behind the other: with pauses of 100 ms it would take 30 s."""
     event, holds = sold_out(admin, 301, policy=CONFIRM | {"max_seats_per_user": 1})
     volley([join_shot(admin.as_user(f"owner-{n}"), event) for n in range(1, 301)])
     entry = joined(client, event)
