@@ -10,7 +10,7 @@ from support.bystander import await_waiting, holding, trigger
 from support.cabin import make_flight
 from support.checkins import audit_of, checked_in, intents_of, row_of, told_of, weigh, weighed
 from support.checkouts import WEBHOOK_SECRET, deliver, deliveries_of, intent_status, webhook_shot
-from support.swarm import ask, drive, shot
+from support.swarm import Wire, ask, drive, shot
 from support.tables import query
 from support.waiting import wait_until
 
@@ -39,9 +39,12 @@ def bag_shot(client, checkin, kg):
 
 
 def held_still(database_url, db, checkin, shots, waiting):
-    """All are sent while the check-in's row is locked, so that they meet; their answers."""
+    """All are sent while the check-in's row is locked, so that they meet; their answers. Connected before: a node waits
+    two seconds or so for a row, then it refuses."""
+    wires = [Wire(a_shot.node) for a_shot in shots]
     with holding(database_url, LOCK_CHECKIN, (checkin["checkinId"],)) as bystander:
-        wires = [ask(a_shot) for a_shot in shots]
+        for wire, a_shot in zip(wires, shots):
+            wire.send(a_shot.data)
         await_waiting(db, waiting)
         bystander.release()
     return [wire.answer(timeout=60) for wire in wires]
