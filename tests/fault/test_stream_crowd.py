@@ -18,7 +18,7 @@ from support.house import LONG
 from support.listeners import Listeners
 from support.swarm import Swarm, allow_descriptors, hold_shot, pause, shot
 from support.tables import query
-from support.waiting import TooLate, one_of, wait_until
+from support.waiting import wait_until
 
 STREAMS, SILENT, HOLDS_PER_S, SECONDS = (2_000, 100, 1_000, 15) if LONG else (200, 20, 150, 10)
 PARTS = 5  # that a measurement is made of: what disturbs the machine for a moment is in one of them
@@ -180,11 +180,14 @@ def large_event(admin):
 def test_a_crowd_of_streams_disturbs_no_buyer(node, admin, org, db, prove):
     """Some of them never read: they are cut off, and cost no more than what may wait for them."""
     allow_descriptors()
-    one_of(3, lambda _: sell_beside_streams(node, admin, org, db, prove))
+    tries = []
+    while not tries or (tries[-1] and len(tries) < 3):  # only what was slow is asked again: nothing that was wrong
+        tries.append(sell_beside_streams(node, admin, org, db, prove))
+    assert not tries[-1], tries
 
 
 def sell_beside_streams(node, admin, org, db, prove):
-    """TooLate: buyers noticed. Of a machine that others disturb more than once is asked."""
+    """What buyers noticed of the streams; empty: nothing. All else is asserted here."""
     event, before_it = large_event(admin), large_event(admin)
     cut = "holdfast_http_streams_slow_total"
     with PacedSale(node, org, before_it, HOLDS_PER_S) as sale:
@@ -205,9 +208,9 @@ def sell_beside_streams(node, admin, org, db, prove):
     print(f"{alone_rate:.0f} holds/s alone: p50 {alone_p50:.1f} ms, p99 {alone_p99:.1f} ms; beside {STREAMS} streams "
           f"{rate:.0f} holds/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms; memory {without_mib:.0f} MiB, {open_mib:.0f} with the "
           f"streams, {memory.most:.0f} at most")
-    if rate <= 0.8 * alone_rate or p99 > 2 * max(alone_p99, FLOOR_MS):
-        raise TooLate(f"{rate:.0f} holds/s, p99 {p99:.1f} ms; without streams {alone_rate:.0f} holds/s, "
-                      f"p99 {alone_p99:.1f} ms")
     # What waits for those that don't read, and as much again for what the allocator keeps; the feed's log beside it.
     assert memory.most - open_mib < 2 * SILENT * BACKLOG / 1024 + 64
     prove(event)
+    if rate > 0.8 * alone_rate and p99 <= 2 * max(alone_p99, FLOOR_MS):
+        return ""
+    return f"{rate:.0f} holds/s, p99 {p99:.1f} ms; without streams {alone_rate:.0f} holds/s, p99 {alone_p99:.1f} ms"
