@@ -31,7 +31,7 @@ LANES = {
     "fault": ["fault", *(f"--ignore={file}" for file in BESIDE_LAWS)],
 }
 # Hung tests must not hang the run. Sanitizers make everything several times slower.
-PYTEST_LIMIT_S = {"": 25 * 60, "address": 45 * 60, "thread": 60 * 60}
+PYTEST_LIMIT_S = {"": 35 * 60, "address": 45 * 60, "thread": 60 * 60}
 CTEST_LIMIT_S = {"": 4 * 60, "address": 15 * 60, "thread": 15 * 60}
 
 
