@@ -175,7 +175,7 @@ await_session(struct server *server)
 
     if (pg == NULL)
         return WAIT_FAILED;
-    while (!pg_ready(pg)) {
+    while (!pg_ready(pg) || !pg_prepare_all(pg)) {
         log_waiting(last, pg_last_error(pg));
         if (told_to_end_within(server, POSTGRES_RETRY_US)) {
             outcome = WAIT_TOLD_TO_END;

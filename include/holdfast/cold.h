@@ -1,9 +1,10 @@
 /*
  * cold.h - Postgres, the truth: connections, pipelines, outcomes, migrations.
  *
- * A struct pg is one connection with every statement of db/statements prepared.
- * It is used by one thread at a time and blocks that thread, never a loop; each
- * wait has a deadline. Values go out and come back in binary: no quoting exists.
+ * A struct pg is one connection, which prepares a statement of db/statements with
+ * its first use. It is used by one thread at a time and blocks that thread, never a
+ * loop; each wait has a deadline. Values go out and come back in binary: no quoting
+ * exists.
  *
  * Errors:   SQLSTATEs become an enum pg_outcome once, in here.
  * Memory:   a pg_result is the caller's until pg_result_free.
@@ -201,6 +202,13 @@ HF_MUST_CHECK enum pg_outcome pg_settle_outcome(struct pg *pg, const struct uuid
  */
 HF_MUST_CHECK bool pg_migrate(const struct config *config, int *applied, char *error,
                               size_t error_bytes);
+
+/*
+ * Prepares every statement, so that what the server lacks (a table, a column, a privilege) shows
+ * now and not with a statement's first use. For a connected pg; false: pg_last_error names one of
+ * them.
+ */
+HF_MUST_CHECK bool pg_prepare_all(struct pg *pg);
 
 /*
  * Prepares every statement and EXPLAINs it: a plan with a sequential scan of a table that

@@ -41,7 +41,7 @@ extern const int pg_migration_count;
 #define PG_ERROR_BYTES    512
 #define PG_SQLSTATE_BYTES 6
 #define PG_CONNECT_US     (2 * INT64_C(1000000)) /* to connect, all hosts together */
-#define PG_READY_US       (3 * INT64_C(1000000)) /* that, to set the session up, to prepare it all */
+#define PG_READY_US       (3 * INT64_C(1000000)) /* that, and to set the session up */
 #define PG_ASIDE_US       (1 * INT64_C(1000000)) /* what nobody asked for: the clock, new plans */
 #define PG_TRY_LEAST_US   (50 * INT64_C(1000))   /* less time than that is not worth a try */
 #define PG_BACKOFF_MIN_US (50 * INT64_C(1000))
@@ -49,6 +49,12 @@ extern const int pg_migration_count;
 #define PG_CLOCK_EVERY_US (5 * INT64_C(1000000)) /* clocks drift apart: observe again */
 
 #define PG_TX_NAMED_MAX   32 /* statements of a transaction that the log can name */
+
+/* A statement that goes to the server ahead of the command that uses it for the first time. */
+struct pg_parse {
+    int before; /* the command's place among the commands */
+    enum pg_statement statement;
+};
 
 /* A transaction between pg_tx_begin and pg_tx_end. */
 struct pg_tx {
@@ -66,6 +72,8 @@ struct pg_tx {
     int statements_end; /* when closed: where the caller's statements end */
     int commit_at;      /* the place of COMMIT among them */
     const char *names[PG_TX_NAMED_MAX];
+    int parses_queued, parses_answered;
+    struct pg_parse parses[STATEMENT_COUNT];
 };
 
 struct pg {
@@ -81,6 +89,7 @@ struct pg {
     struct mono_time try_at;   /* not before this */
     int64_t backoff_us;
 
+    bool prepared[STATEMENT_COUNT]; /* this session knows it, or will before it is asked for it */
     struct pg_tx tx;
 
     char sqlstate[PG_SQLSTATE_BYTES]; /* of the last failure; "" if the server gave none */
@@ -144,9 +153,14 @@ void pg_log_failure(struct pg *pg, const char *what, const char *statement);
 
 /* --- session.c, identity.c -------------------------------------------------- */
 
-/* Sets and checks the session, reads the identity, prepares, observes the clock. False: unusable,
- * for a reason that the server gave if the connection is still there. */
+/* Sets and checks the session, reads the identity, observes the clock. False: unusable, for a
+ * reason that the server gave if the connection is still there. */
 bool pg_session_open(struct pg *pg, struct mono_time deadline);
+/* Puts the statement's text into the pipeline, ahead of its first use. False: could not be queued.
+ */
+bool pg_session_queue_parse(struct pg *pg, enum pg_statement statement);
+/* The answer to it: whether this session knows the statement now. The error is noted. */
+bool pg_session_saw_parse(struct pg *pg, enum pg_statement statement, const PGresult *result);
 bool pg_session_observe_clock(struct pg *pg, struct mono_time deadline);
 
 /* Tells what server a session reached; calls back if it is another one. Returns the generation. */

@@ -193,7 +193,7 @@ look(struct check *check, bool free_choice)
 int
 pg_check_plans(struct pg *pg, struct buf *report)
 {
-    if (!pg_ready(pg)) {
+    if (!pg_ready(pg) || !pg_prepare_all(pg)) {
         return -1;
     }
     struct check check = { .pg = pg, .report = report, .deadline = { mono_now().us + CHECK_US } };

@@ -1,5 +1,10 @@
 /*
- * session.c - makes a fresh connection one of ours: settings, identity, statements, clock.
+ * session.c - makes a fresh connection one of ours: settings, identity, clock, and the statements
+ * as they are needed.
+ *
+ * All statements together cost the server some 40 ms and 8 MB a session, and most sessions use few
+ * of them: each is prepared with its first use, in the same round trip. Only the one that begins
+ * every transaction is prepared at once: a server without our tables shows before it is relied on.
  *
  * The settings are made and read back by one SELECT of set_config, in one round trip: a pooler or
  * a role that has its own mind about one of them shows at once.
@@ -14,6 +19,7 @@
 
 #define SERVER_VERSION_LEAST 150000
 #define CLOCK_ROUND_TRIPS    3
+#define PG_PREPARE_US        (3 * INT64_C(1000000)) /* all statements */
 
 /* --- settings -------------------------------------------------------------- */
 
@@ -186,44 +192,62 @@ read_identity(struct pg *pg, struct mono_time deadline)
 
 /* --- statements --------------------------------------------------------------- */
 
-static bool
-read_prepared(struct pg *pg, const char *name, struct mono_time deadline)
+bool
+pg_session_queue_parse(struct pg *pg, enum pg_statement statement)
 {
-    PGresult *result = pg_io_answer(pg, deadline);
-    if (result == NULL) {
-        return false;
-    }
-    bool prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
-    if (!prepared) {
-        pg_note_result(pg, result);
-        char text[PG_ERROR_BYTES];
-        snprintf(text, sizeof(text), "statement %s: %.400s", name, pg->error);
-        snprintf(pg->error, sizeof(pg->error), "%s", text);
-    }
-    PQclear(result);
-    return prepared;
+    const struct pg_statement_text *text = &pg_statements[statement];
+    pg->prepared[statement] = true;
+    return PQsendPrepare(pg->conn, text->name, text->sql, 0, NULL) == 1;
 }
 
-/* All in one pipeline: one round trip however many there are. */
-static bool
-prepare_statements(struct pg *pg, struct mono_time deadline)
+bool
+pg_session_saw_parse(struct pg *pg, enum pg_statement statement, const PGresult *result)
 {
-    for (int i = 0; i < STATEMENT_COUNT; i++) {
-        if (PQsendPrepare(pg->conn, pg_statements[i].name, pg_statements[i].sql, 0, NULL) != 1) {
-            pg_note_error(pg, "", PQerrorMessage(pg->conn));
-            return false;
-        }
+    if (PQresultStatus(result) == PGRES_COMMAND_OK) {
+        return true;
     }
-    if (PQpipelineSync(pg->conn) != 1) {
+    pg->prepared[statement] = false;
+    if (PQresultStatus(result) != PGRES_PIPELINE_ABORTED) {
+        pg_note_result(pg, result);
+        char text[PG_ERROR_BYTES];
+        snprintf(text, sizeof(text), "statement %s: %.400s", pg_statements[statement].name,
+                 pg->error);
+        snprintf(pg->error, sizeof(pg->error), "%s", text);
+    }
+    return false;
+}
+
+/* Whatever of [first, end) isn't yet, in one pipeline: one round trip however many there are. */
+static bool
+prepare_statements(struct pg *pg, enum pg_statement first, enum pg_statement end,
+                   struct mono_time deadline)
+{
+    bool asked[STATEMENT_COUNT] = { false };
+    bool queued = true;
+
+    for (enum pg_statement i = first; i < end && queued; i++) {
+        asked[i] = !pg->prepared[i];
+        queued = !asked[i] || pg_session_queue_parse(pg, i);
+    }
+    if (!queued || PQpipelineSync(pg->conn) != 1) {
         pg_note_error(pg, "", PQerrorMessage(pg->conn));
         return false;
     }
-    for (int i = 0; i < STATEMENT_COUNT; i++) {
-        if (!read_prepared(pg, pg_statements[i].name, deadline)) {
-            return false; /* the connection is closed by the caller: nothing more to read */
-        }
+
+    bool done = true;
+    for (enum pg_statement i = first; i < end && pg->conn != NULL; i++) {
+        PGresult *result = asked[i] ? pg_io_answer(pg, deadline) : NULL;
+        done = (!asked[i] || (result != NULL && pg_session_saw_parse(pg, i, result))) && done;
+        PQclear(result);
     }
-    return pg_io_sync(pg, deadline) == PG_DONE;
+    return pg->conn != NULL && pg_io_sync(pg, deadline) == PG_DONE && done;
+}
+
+bool
+pg_prepare_all(struct pg *pg)
+{
+    struct mono_time deadline = { mono_now().us + PG_PREPARE_US };
+    return prepare_statements(pg, 0, STATEMENT_COUNT, deadline);
 }
 
 /* --- clock ---------------------------------------------------------------------- */
@@ -247,6 +271,8 @@ pg_session_observe_clock(struct pg *pg, struct mono_time deadline)
 bool
 pg_session_open(struct pg *pg, struct mono_time deadline)
 {
+    memset(pg->prepared, 0, sizeof(pg->prepared));
     return set_up(pg, deadline) && read_identity(pg, deadline) &&
-           prepare_statements(pg, deadline) && pg_session_observe_clock(pg, deadline);
+           prepare_statements(pg, STATEMENT_INSERT_BATCH, STATEMENT_INSERT_BATCH + 1, deadline) &&
+           pg_session_observe_clock(pg, deadline);
 }

@@ -5,6 +5,9 @@
  *
  *   BEGIN | insert_batch | the caller's statements ... | COMMIT | Sync
  *
+ * A statement's text goes ahead of the first command that uses it. Prepared statements outlive a
+ * transaction that failed, but for those that the server skipped.
+ *
  * One failure counts, the first. After it the server skips what follows up to the Sync, the COMMIT
  * too, and the transaction stays open in its failed state: pg_tx_end rolls it back.
  *
@@ -90,9 +93,25 @@ queue_text(struct pg *pg, const char *sql, int count, const char *const *values)
     queued(pg, PQsendQueryParams(pg->conn, sql, count, NULL, values, NULL, NULL, BINARY), sql);
 }
 
+/* Its answer comes right before that of the next command. */
+static void
+queue_parse(struct pg *pg, enum pg_statement statement)
+{
+    pg->tx.parses[pg->tx.parses_queued++] = (struct pg_parse){ pg->tx.queued, statement };
+    if (!pg_session_queue_parse(pg, statement)) {
+        tx_not_queued(pg);
+    }
+}
+
 static void
 queue_statement(struct pg *pg, enum pg_statement statement, const struct pg_params *params)
 {
+    if (!pg->prepared[statement]) {
+        queue_parse(pg, statement);
+    }
+    if (pg->tx.failed) {
+        return;
+    }
     const char *name = pg_statements[statement].name;
     queued(pg,
            PQsendQueryPrepared(pg->conn, name, params->count, params->values, params->lengths,
@@ -293,6 +312,33 @@ fail_with(struct pg *pg, const PGresult *result, int at)
     tx_fail(pg, pg_result_is_fatal(result) ? fatal_at(pg, at) : error_at(pg, at));
 }
 
+/* NULL: the connection is gone. */
+static PGresult *
+read_answer(struct pg *pg)
+{
+    PGresult *result = pg->conn == NULL ? NULL : pg_io_answer(pg, pg->tx.deadline);
+    if (result == NULL) {
+        tx_lost(pg);
+    }
+    return result;
+}
+
+/* A statement that is used for the first time, before the command at `at`. */
+static void
+read_parse(struct pg *pg, int at)
+{
+    const struct pg_parse *parse = &pg->tx.parses[pg->tx.parses_answered];
+    if (pg->tx.parses_answered == pg->tx.parses_queued || parse->before != at) {
+        return;
+    }
+    pg->tx.parses_answered++;
+    PGresult *result = read_answer(pg);
+    if (result != NULL && !pg_session_saw_parse(pg, parse->statement, result)) {
+        fail_with(pg, result, at);
+    }
+    PQclear(result);
+}
+
 /* The answer to the next command. NULL: the transaction has failed. */
 static PGresult *
 next_answer(struct pg *pg)
@@ -301,12 +347,9 @@ next_answer(struct pg *pg)
     if (pg->tx.sync_at == at) {
         read_sync(pg);
     }
-    if (pg->conn == NULL) {
-        return NULL;
-    }
-    PGresult *result = pg_io_answer(pg, pg->tx.deadline);
+    read_parse(pg, at);
+    PGresult *result = read_answer(pg);
     if (result == NULL) {
-        tx_lost(pg);
         return NULL;
     }
     pg->tx.answered++;

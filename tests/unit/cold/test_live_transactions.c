@@ -21,14 +21,12 @@ a_ready_session_has_the_settings_of_the_laws(void **state)
     struct pg_result *result = NULL;
     const char *sql =
         "SELECT current_setting('synchronous_commit'), current_setting('lock_timeout'), "
-        "current_setting('plan_cache_mode'), current_setting('transaction_isolation'), "
-        "(SELECT count(*) FROM pg_prepared_statements)";
+        "current_setting('plan_cache_mode'), current_setting('transaction_isolation')";
     assert_int_equal(pg_run_text(pg, sql, 0, NULL, live_deadline(), &result), PG_DONE);
     assert_true(slice_is(pg_get_text(result, 0, 0), "on"));
     assert_true(slice_is(pg_get_text(result, 0, 1), "500ms"));
     assert_true(slice_is(pg_get_text(result, 0, 2), "force_generic_plan"));
     assert_true(slice_is(pg_get_text(result, 0, 3), "read committed"));
-    assert_int_equal(pg_get_int(result, 0, 4), STATEMENT_COUNT);
     pg_result_free(&result);
 
     struct db_time now;
@@ -37,6 +35,104 @@ a_ready_session_has_the_settings_of_the_laws(void **state)
     assert_int_equal(pg_replan(pg), PG_DONE);
     pg_free(&pg);
     assert_null(pg);
+}
+
+static int64_t
+count_prepared(struct pg *pg)
+{
+    static const char sql[] = "SELECT count(*) FROM pg_prepared_statements";
+    struct pg_result *result = NULL;
+    assert_int_equal(pg_run_text(pg, sql, 0, NULL, live_deadline(), &result), PG_DONE);
+    int64_t count = pg_get_int(result, 0, 0);
+    pg_result_free(&result);
+    return count;
+}
+
+static void
+read_clocks(struct pg *pg, const char *first, enum pg_outcome outcome)
+{
+    struct uuid id = uuid_v7_new();
+    struct pg_params none;
+
+    pg_params_init(&none);
+    pg_tx_begin(pg, &id, live_deadline());
+    pg_tx_send_text(pg, first, 0, NULL);
+    pg_tx_send(pg, STATEMENT_READ_CLOCK, &none);
+    pg_tx_flush(pg);
+    pg_tx_send(pg, STATEMENT_READ_CLOCK, &none);
+    pg_tx_commit(pg);
+    for (int i = 0; i < 3; i++) {
+        struct pg_result *result = pg_tx_next(pg);
+        assert_int_equal(result != NULL, outcome == PG_DONE);
+        pg_result_free(&result);
+    }
+    assert_int_equal(pg_tx_end(pg), outcome);
+    assert_int_equal(batch_is_there(&id), outcome == PG_DONE);
+}
+
+/* Only what begins every transaction is there before. */
+static void
+a_statement_is_prepared_once_with_its_first_use(void **state)
+{
+    (void)state;
+    LIVE_OR_SKIP();
+    struct pg *pg = live_connect();
+    struct pg_params none;
+
+    pg_params_init(&none);
+    assert_int_equal(count_prepared(pg), 1);
+    for (int i = 0; i < 2; i++) {
+        struct pg_result *result = NULL;
+        assert_int_equal(pg_run(pg, STATEMENT_READ_CLOCK, &none, live_deadline(), &result),
+                         PG_DONE);
+        assert_int_equal(pg_rows(result), 1);
+        pg_result_free(&result);
+        assert_int_equal(count_prepared(pg), 2);
+    }
+    pg_drop(pg);
+    assert_true(pg_ready(pg));
+    read_clocks(pg, "SELECT 1", PG_DONE);
+    read_clocks(pg, "SELECT 2", PG_DONE);
+    assert_int_equal(count_prepared(pg), 2);
+    assert_true(pg_prepare_all(pg));
+    assert_int_equal(count_prepared(pg), STATEMENT_COUNT);
+    pg_free(&pg);
+}
+
+static void
+a_statement_that_was_skipped_is_prepared_the_next_time(void **state)
+{
+    (void)state;
+    LIVE_OR_SKIP();
+    struct pg *pg = live_connect();
+
+    read_clocks(pg, "SELECT 1/0", PG_DATA_ERROR);
+    assert_true(pg_is_connected(pg));
+    assert_int_equal(count_prepared(pg), 1);
+    read_clocks(pg, "SELECT 1", PG_DONE);
+    assert_int_equal(count_prepared(pg), 2);
+    pg_free(&pg);
+}
+
+/* As after a fail-over to a server that lacks a migration. */
+static void
+a_statement_that_the_server_cannot_take_fails_and_the_session_lives_on(void **state)
+{
+    (void)state;
+    LIVE_OR_SKIP();
+    struct pg *pg = live_connect();
+    struct pg_params none;
+
+    pg_params_init(&none);
+    live_exec(live.admin, "ALTER TABLE departed_nodes RENAME TO away");
+    assert_false(pg_prepare_all(pg));
+    assert_non_null(strstr(pg_last_error(pg), "departed_nodes"));
+    assert_int_equal(pg_run(pg, STATEMENT_READ_DEPARTED, &none, live_deadline(), NULL), PG_BUG);
+    assert_string_equal(pg_last_sqlstate(pg), "42P01");
+    live_exec(live.admin, "ALTER TABLE away RENAME TO departed_nodes");
+    assert_true(pg_ready(pg));
+    assert_true(pg_prepare_all(pg));
+    pg_free(&pg);
 }
 
 static void
@@ -508,6 +604,9 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ready_session_has_the_settings_of_the_laws),
+        cmocka_unit_test(a_statement_is_prepared_once_with_its_first_use),
+        cmocka_unit_test(a_statement_that_was_skipped_is_prepared_the_next_time),
+        cmocka_unit_test(a_statement_that_the_server_cannot_take_fails_and_the_session_lives_on),
         cmocka_unit_test(values_come_back_as_they_went_out),
         cmocka_unit_test(arrays_arrive_whole),
         cmocka_unit_test(a_committed_transaction_says_done_and_leaves_its_id),
