@@ -44,15 +44,15 @@ struct streams; /* opaque */
 struct node;
 
 /*
- * From one turn to the next; longer where there are many streams: some 10,000 writes a second. What
+ * From one turn to the next; longer where there are many streams: some 5,000 writes a second. What
  * a write costs beside its bytes is more than they do, until some 50 KB have gathered.
  */
 #define STREAMS_TURN_US     (20 * TIME_US_PER_MS)
-#define STREAMS_TURN_MAX_US (300 * TIME_US_PER_MS)
-#define STREAM_SHARE_US     100
+#define STREAMS_TURN_MAX_US (500 * TIME_US_PER_MS)
+#define STREAM_SHARE_US     200
 /* So often, within a turn, some of them get theirs. */
 #define STREAMS_STEP_US (5 * TIME_US_PER_MS)
-#define STREAMS_AT_ONCE 100
+#define STREAMS_AT_ONCE 40
 
 /* Starts both threads. NULL: no memory or no thread. */
 struct streams *streams_start(struct node *node);

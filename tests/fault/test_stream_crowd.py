@@ -21,14 +21,17 @@ from support.tables import query
 from support.waiting import wait_until
 
 STREAMS, SILENT, HOLDS_PER_S, SECONDS = (2_000, 100, 1_000, 15) if LONG else (200, 20, 150, 10)
-PARTS = 5  # that a measurement is made of: what disturbs the machine for a moment is in one of them
+# What disturbs the machine for a moment is in one part of so many that a measurement is made of, or in one of so many
+# tries, or below the floor that the machine itself makes of a p99 now and then. The long form, on a machine that has
+# nothing else to do, takes everything as it was.
+PARTS, TRIES, FLOOR_MS = (1, 1, 0) if LONG else (5, 3, 10)
 HEEDING = STREAMS // 10  # who counts what it is told takes as much of the machine as who tells it
 LISTENERS, CHANGES = (10_000, 400) if LONG else (1_000, 400)
+PORTION = 50  # seats that change before all have heard: half of what would become a reset for who doesn't read
 BACKLOG = 256 if LONG else 32  # KiB that may wait for a reader
 NODE_SETTINGS = {"rate_limits": "off", "request_timeout": "30s", "stream_backlog_max": f"{BACKLOG}KiB"}
 BUYERS = 100 if LONG else 30
 SEATS_EACH = 2 * (SECONDS + 5) * HOLDS_PER_S // BUYERS  # of a buyer, until they give the first back
-FLOOR_MS = 10  # what the machine itself makes of a p99 now and then
 MIB = 1 << 20
 
 
@@ -152,11 +155,11 @@ def test_each_of_a_crowd_hears_each_event_once(node, admin, client, org, db):
         assert node.metrics()["holdfast_http_streams"] >= LISTENERS
         open_mib = memory.now()
         sent = node.metrics()["holdfast_http_stream_bytes_total"]
-        for first in range(0, len(seats), 8):
-            client.cancel(client.held(event, *seats[first:first + 8])["hold_id"]).expect(200)
-        changes = changes_of(db, org, event)
-        assert changes == CHANGES
-        await_heard(listeners, changes)
+        for first in range(0, len(seats), PORTION):
+            for some in range(first, first + PORTION, 5):
+                client.cancel(client.held(event, *seats[some:some + 5])["hold_id"]).expect(200)
+            await_heard(listeners, changes_of(db, org, event))
+        assert changes_of(db, org, event) == CHANGES
         sent = node.metrics()["holdfast_http_stream_bytes_total"] - sent
     each_kib = (open_mib - before) * 1024 / LISTENERS
     print(f"{LISTENERS} listeners: {each_kib:.1f} KiB each; {sent / MIB:.0f} MiB of {CHANGES} changes sent with "
@@ -181,7 +184,7 @@ def test_a_crowd_of_streams_disturbs_no_buyer(node, admin, org, db, prove):
     """Some of them never read: they are cut off, and cost no more than what may wait for them."""
     allow_descriptors()
     tries = []
-    while not tries or (tries[-1] and len(tries) < 3):  # only what was slow is asked again: nothing that was wrong
+    while not tries or (tries[-1] and len(tries) < TRIES):  # only what was slow is asked again: nothing that was wrong
         tries.append(sell_beside_streams(node, admin, org, db, prove))
     assert not tries[-1], tries
 
