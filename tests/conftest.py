@@ -34,7 +34,7 @@ from support.truth import assert_told_is_true
 @pytest.fixture(scope="session")
 def workplace():
     """A folder of this test run for nodes, logs and servers that a test wants for itself."""
-    with servers.Workplace.any("pytest", in_memory=True) as place:
+    with servers.Workplace.any("pytest") as place:
         yield place
 
 

@@ -56,8 +56,7 @@ def run_all(build):
     # Tests empty their Redis: on one that was given, they run one after the other.
     lanes = {"all": everything} if os.environ.get("REDIS_URL") else LANES
     with contextlib.ExitStack() as stack:
-        places = {name: stack.enter_context(servers.Workplace.any("test", in_memory=True)) for name in lanes}
-        environments = {name: test_environment(build, place) for name, place in places.items()}
+        environments = {name: test_environment(build, stack.enter_context(servers.Workplace.any("test"))) for name in lanes}
         some = next(iter(environments.values()))
         counts = [run_ctest(build, wrapper, some, CTEST_LIMIT_S[sanitizer])]
         counts += run_lanes([Lane(build, name, paths, "not alone", environments[name]) for name, paths in lanes.items()],

@@ -15,7 +15,6 @@ import os
 import pathlib
 import pwd
 import random
-import re
 import secrets
 import shutil
 import signal
@@ -36,11 +35,6 @@ OUR_PROGRAMS = {"postgres", "redis-server", "redis-check-rdb", "holdfast", "hapr
 
 # Below the range that the kernel gives to outgoing connections, so that none of those can sit on them.
 PORTS = range(20000, 32000)
-
-# Where tests have their servers if it is as large as this: a shared disk that takes a second for an fsync is to the
-# servers' clients a store that doesn't answer. What a killed process had written is as safe there as on a disk.
-MEMORY = pathlib.Path("/dev/shm")
-MEMORY_LEAST = 6 << 30
 
 # A socket's path must fit into sun_path (108 bytes) with "/.s.PGSQL.NNNNN" behind the folder.
 FOLDER_BYTES_MAX = 80
@@ -100,11 +94,9 @@ def as_server_user(command, death_signal):
 
 
 class Workplace:
-    """A folder that this process alone holds, with the servers in it. A context manager. `in_memory`: where there is
-    room for it, and what the servers had there goes when they are stopped."""
+    """A folder that this process alone holds, with the servers in it. A context manager."""
 
-    def __init__(self, purpose, in_memory=False):
-        self._in_memory = in_memory and has_room_in_memory()
+    def __init__(self, purpose):
         base = BUILD / "servers"
         base.mkdir(parents=True, exist_ok=True)
         self._link = base / purpose
@@ -114,12 +106,12 @@ class Workplace:
         self._servers = []
 
     @classmethod
-    def any(cls, purpose, most=20, in_memory=False):
+    def any(cls, purpose, most=20):
         """The first free one of several: tests may run beside tests."""
         for number in range(1, most):
             with contextlib.suppress(Busy):
-                return cls(purpose if number == 1 else f"{purpose}-{number}", in_memory)
-        return cls(f"{purpose}-{most}", in_memory)
+                return cls(purpose if number == 1 else f"{purpose}-{number}")
+        return cls(f"{purpose}-{most}")
 
     @staticmethod
     def _take_lock(path):
@@ -135,29 +127,19 @@ class Workplace:
         return lock
 
     def _find_folder(self):
-        """The folder under build/, or what it links to: in memory, or where the servers' account can get to."""
+        """The folder under build/, or what it links to where the servers' account can't get there."""
         if self._link.is_symlink():
             target = pathlib.Path(os.readlink(self._link))
             if private_folder(target):
-                if (target.parent == MEMORY) == self._in_memory:
-                    return target
-                end_leftovers(target)
-                shutil.rmtree(target)
+                return target
             self._link.unlink()
-        if self._in_memory:
-            if self._link.exists():
-                end_leftovers(self._link)
-                shutil.rmtree(self._link)
-            return self._folder_in(MEMORY)
         if not self._link.exists():
             self._link.mkdir(mode=0o755)
         hand_to_server_user(self._link)
         if len(os.fsencode(self._link)) <= FOLDER_BYTES_MAX and self._reachable():
             return self._link
         shutil.rmtree(self._link)
-        return self._folder_in("/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir())
-
-    def _folder_in(self, where):
+        where = "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
         target = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-", dir=where))
         hand_to_server_user(target)
         self._link.symlink_to(target)
@@ -190,10 +172,7 @@ class Workplace:
     def close(self):
         """Stops what was started here, last first, and lets the next process in."""
         while self._servers:
-            server = self._servers.pop()
-            server.stop()
-            if self._in_memory:
-                shutil.rmtree(server.folder, ignore_errors=True)
+            self._servers.pop().stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -203,17 +182,6 @@ class Workplace:
 
     def __exit__(self, *_):
         self.close()
-
-
-def has_room_in_memory():
-    """Whether this machine has so much (a container often has 64 MB)."""
-    try:
-        state = os.statvfs(MEMORY)
-        available = re.search(r"^MemAvailable: +(\d+) kB$", pathlib.Path("/proc/meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        return False
-    free = min(state.f_bavail * state.f_frsize, 1024 * int(available.group(1)) if available else 0)
-    return os.access(MEMORY, os.W_OK) and free >= MEMORY_LEAST
 
 
 def private_folder(path):
@@ -483,7 +451,7 @@ def clean():
     for link in sorted((BUILD / "servers").glob("*")) if (BUILD / "servers").exists() else []:
         if link.suffix == ".lock":
             continue
-        with Workplace(link.name, in_memory=link.is_symlink() and link.readlink().parent == MEMORY) as place:
+        with Workplace(link.name) as place:
             shutil.rmtree(place.path, ignore_errors=True)
         if link.is_symlink():
             link.unlink()

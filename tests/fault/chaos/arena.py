@@ -117,7 +117,7 @@ class Arena:
         relays = Relays()
         relays.start(initializer=servers.die_with_parent)
         stack.callback(relays.shutdown)
-        self.place = stack.enter_context(servers.Workplace.any("chaos", in_memory=True))
+        self.place = stack.enter_context(servers.Workplace.any("chaos"))
         stack.callback(self._starter.shutdown)
         self.postgres = self.place.postgres(fresh=True, shared_buffers="64MB")
         self.redis = self.place.redis()
