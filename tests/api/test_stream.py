@@ -626,6 +626,6 @@ def test_a_heartbeat_says_where_it_is(client, event, stream):
     other_event = Client(client.node, client.org, "admin-1", "admin").make_event(1)
     client.held(other_event, "A-1")
     until = time.monotonic() + 30
-    while not stream.comments and time.monotonic() < until:
-        stream.receive(1)
-    assert stream.comments == ["alive"] and stream.last_id != before
+    while stream.last_id == before and time.monotonic() < until:
+        stream.receive(1)  # the first may have left before the other event changed
+    assert set(stream.comments) == {"alive"} and stream.last_id != before

@@ -14,6 +14,7 @@ import time
 import urllib.request
 
 from support import servers
+from support.waiting import wait_until
 
 SECRET = "a secret that only tests know"
 SANITIZER_REPORT = re.compile(r"(ERROR|WARNING): (Address|Leak|Thread|Memory)Sanitizer|runtime error:")
@@ -144,7 +145,13 @@ class Node:
         self.assert_no_sanitizer_report()
 
     def pause(self):
+        """Returns when all its threads stand still: what is sent from now on is read by none of them."""
         self.process.send_signal(signal.SIGSTOP)
+        wait_until(self._stands_still, every=0.001)
+
+    def _stands_still(self):
+        threads = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(") ")[2].startswith(("T", "Z", "X")) for stat in threads)
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
