@@ -128,7 +128,7 @@ void pg_free(struct pg **pg);
 /*
  * Connects if need be (with jittered backoff between tries: while it lasts, this
  * says false at once), checks and sets the session (synchronous_commit, timeouts,
- * READ COMMITTED, fsync), prepares the statements, observes the clock. True: ready.
+ * READ COMMITTED, fsync), observes the clock. True: ready.
  * Never past the deadline, save for the system's looking up of names; pg_ready
  * gives it 3 s, for threads that nobody waits for.
  */

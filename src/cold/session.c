@@ -230,7 +230,7 @@ prepare_statements(struct pg *pg, enum pg_statement first, enum pg_statement end
         queued = !asked[i] || pg_session_queue_parse(pg, i);
     }
     if (!queued || PQpipelineSync(pg->conn) != 1) {
-        pg_note_error(pg, "", PQerrorMessage(pg->conn));
+        pg_io_lost(pg, PQerrorMessage(pg->conn));
         return false;
     }
 
