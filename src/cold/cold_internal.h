@@ -159,7 +159,7 @@ bool pg_session_open(struct pg *pg, struct mono_time deadline);
 /* Puts the statement's text into the pipeline, ahead of its first use. False: could not be queued.
  */
 bool pg_session_queue_parse(struct pg *pg, enum pg_statement statement);
-/* The answer to it: whether this session knows the statement now. The error is noted. */
+/* The answer to it: whether this session knows the statement now. */
 bool pg_session_saw_parse(struct pg *pg, enum pg_statement statement, const PGresult *result);
 bool pg_session_observe_clock(struct pg *pg, struct mono_time deadline);
 

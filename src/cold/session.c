@@ -203,18 +203,22 @@ pg_session_queue_parse(struct pg *pg, enum pg_statement statement)
 bool
 pg_session_saw_parse(struct pg *pg, enum pg_statement statement, const PGresult *result)
 {
-    if (PQresultStatus(result) == PGRES_COMMAND_OK) {
-        return true;
+    pg->prepared[statement] = PQresultStatus(result) == PGRES_COMMAND_OK;
+    return pg->prepared[statement];
+}
+
+/* Of a pipeline, the first that fails says why; what comes behind it was skipped. */
+static void
+note_unprepared(struct pg *pg, enum pg_statement statement, const PGresult *result)
+{
+    char text[PG_ERROR_BYTES];
+
+    if (PQresultStatus(result) == PGRES_PIPELINE_ABORTED) {
+        return;
     }
-    pg->prepared[statement] = false;
-    if (PQresultStatus(result) != PGRES_PIPELINE_ABORTED) {
-        pg_note_result(pg, result);
-        char text[PG_ERROR_BYTES];
-        snprintf(text, sizeof(text), "statement %s: %.400s", pg_statements[statement].name,
-                 pg->error);
-        snprintf(pg->error, sizeof(pg->error), "%s", text);
-    }
-    return false;
+    pg_note_result(pg, result);
+    snprintf(text, sizeof(text), "statement %s: %.400s", pg_statements[statement].name, pg->error);
+    snprintf(pg->error, sizeof(pg->error), "%s", text);
 }
 
 /* Whatever of [first, end) isn't yet, in one pipeline: one round trip however many there are. */
@@ -237,7 +241,10 @@ prepare_statements(struct pg *pg, enum pg_statement first, enum pg_statement end
     bool done = true;
     for (enum pg_statement i = first; i < end && pg->conn != NULL; i++) {
         PGresult *result = asked[i] ? pg_io_answer(pg, deadline) : NULL;
-        done = (!asked[i] || (result != NULL && pg_session_saw_parse(pg, i, result))) && done;
+        if (result != NULL && !pg_session_saw_parse(pg, i, result)) {
+            note_unprepared(pg, i, result);
+            done = false;
+        }
         PQclear(result);
     }
     return pg->conn != NULL && pg_io_sync(pg, deadline) == PG_DONE && done;

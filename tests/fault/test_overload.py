@@ -104,7 +104,8 @@ def test_what_cannot_be_served_in_time_is_refused_at_once_and_the_rest_is_served
 
 def test_a_change_that_cannot_be_made_in_time_is_refused_as_well(narrow, db, prove):
     """As many changes as holds ask for each place in the queue."""
-    event, owned, owners = narrow.make_event(1000), narrow.make_event(100), [narrow.as_user(f"owner-{n}") for n in range(100)]
+    event, owned = narrow.make_event(1000), narrow.make_event(100)
+    owners = [narrow.as_user(f"owner-{n}") for n in range(100)]
     holds = [owner.held(owned, f"A-{n}")["hold_id"] for n, owner in enumerate(owners, 1)]
     heard, over = [], time.monotonic() + 4
 

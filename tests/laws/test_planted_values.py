@@ -214,7 +214,7 @@ def change_some(chance, event, seats, user, owner_of, holds):
     for seat, answer in zip(seats, answers):
         owner, sold = owner_of.get(seat, (None, False))
         if owner is None:
-            if answer.status == 409:  # it was freed on the other node a moment ago, which may be news here
+            if answer.code == "seat_taken" and seat in holds:  # freed on the other node a moment ago: still news here
                 answer = wait_until(lambda: (again := user.hold_one(event, seat, cart=seat)).status == 201 and again,
                                     timeout=2, what=f"{seat} is free here too")
             holds[seat] = answer.expect(201).json["hold_id"]
